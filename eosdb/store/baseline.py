@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 
 class Baseline(NamedTuple):
-    """`position` and `timestamp` belong to the last folded event. The later events up to
-    `measured_position` have `measured_bytes` in total."""
+    """The baseline's state. `position` and `timestamp` are the last folded event's. The events after it, up
+    to `measured_position`, have `measured_bytes` in total."""
 
     position: int = 0
     timestamp: int = 0
@@ -44,7 +44,7 @@ _SAVE: Final = f"UPDATE {BASELINE_TABLE} SET ({_COLUMNS}, checksum) = (?, ?, ?, 
 
 
 def read(source: Unit | sqlite3.Connection) -> Baseline:
-    """Return the baseline's position; 0 if no event was ever deleted."""
+    """Return the baseline's state; its position is 0 if no event was ever deleted."""
     row = source.execute(_READ).fetchone()
     return Baseline() if row is None else Baseline(*row)
 
@@ -95,8 +95,8 @@ def check_sound(connection: sqlite3.Connection) -> None:
     """Raises CorruptDatabaseError if the baseline was altered, before a copy or fold uses it."""
     if wrong := problems(connection):
         raise CorruptDatabaseError(
-            f"{wrong[0]}; the state that the history begins with is damaged, so nothing is made of it. "
-            "`eosdb verify` shows what else is damaged; restore a backup"
+            f"{wrong[0]}; the baseline is damaged, so it was not used. Restore a backup; `eosdb verify` "
+            "shows what else is damaged"
         )
 
 
@@ -114,12 +114,12 @@ def _names(connection: sqlite3.Connection, table: str) -> list[str]:
 
 
 def _weight(table: str) -> int:
-    """The factor of this table's checksums in the sum, which a row's move to another table would change."""
+    """Return the table's factor in the sum of checksums: a row moved to another table changes the sum."""
     return crc32(table.encode())
 
 
 class _RowsSum:
-    """The SQL function for the checksum of a baseline row, called by triggers. It adds up the unit's
+    """The SQL function that triggers call for the checksum of a baseline row. It also sums a unit's
     changes."""
 
     def __init__(self) -> None:
@@ -145,11 +145,11 @@ _WATCHED: Final = f"SELECT 1 FROM temp.sqlite_master WHERE name LIKE '{BASELINE_
 
 
 def watch(connection: sqlite3.Connection) -> None:
-    """Create temporary triggers that maintain the checksums of the baseline's rows, so projections need
-    not."""
+    """Create temporary triggers that update the checksums of the baseline's rows when projections change
+    them."""
     if connection.execute(_WATCHED).fetchone() is None:
         connection.create_function(_FUNCTION, -1, _RowsSum())
-        # INSERT OR REPLACE also deletes.
+        # The DELETE trigger then also runs for rows that INSERT OR REPLACE deletes.
         connection.execute("PRAGMA recursive_triggers=1")
         for table in map(in_baseline, materialized_tables()):
             for change, body in _bodies(connection, table):
@@ -161,13 +161,13 @@ def watch(connection: sqlite3.Connection) -> None:
 
 
 def changed(connection: sqlite3.Connection) -> int:
-    """Return the change of the sum since the last call."""
+    """Return how much the sum of the rows' checksums has changed since the last call."""
     (total,) = connection.execute(f"SELECT {_FUNCTION}()").fetchone()
     return int(total)
 
 
 def _bodies(connection: sqlite3.Connection, table: str) -> Iterator[tuple[str, str]]:
-    """Yield each kind of change of the table, and the body of its trigger."""
+    """Yield INSERT, DELETE and UPDATE, each with the body of the table's trigger for that statement."""
     rows = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
     columns = [f'"{name}"' for _, name, *_ in rows if name != "checksum"]
     terms = {
@@ -232,9 +232,9 @@ WHERE position IS NOT (
 
 
 def forget_events(unit: Unit, partition_id: int, deleted: Iterable[Sequence[int]]) -> None:
-    """Delete the events of deleted records (pairs of offset and position) at or before the baseline,
-    unless one of their records is left. The records of an event are adjacent, so a remaining record is
-    the neighbour of a deleted one."""
+    """Delete the events of `deleted` records (offset and position) at or before the baseline. Events that
+    still have a record stay. An event's records are adjacent, so only a deleted record's neighbours are
+    checked."""
     until, first = read(unit).position, dict[int, int]()
     for offset, position in deleted:
         if position <= until:

@@ -41,8 +41,8 @@ def events(
 ) -> Generator[tuple[int, Event | Lean], None, None]:
     """Yield position and event for every event after a position, oldest first, with bounded memory.
     `on_altered` is called with the position of each event with a wrong checksum. Events before position
-    `checked_from` are older than schema 7 and may have no checksum. Raises CorruptDatabaseError for a row
-    that is not an event."""
+    `checked_from` were written before schema 7 and may have no checksum. Raises CorruptDatabaseError for a
+    row that is not an event."""
     for *row, checksum in connection.execute(_SELECT, (after,)):
         must_fit = checksum is not None or row[0] >= checked_from
         if on_altered is not None and must_fit and checksum != row_checksum(*row):
@@ -63,7 +63,7 @@ def event_of(row: Sequence[Any]) -> tuple[int, Event | Lean]:
 def of_transactional_id(
     connection: sqlite3.Connection, transactional_id: str
 ) -> Iterator[JournalEntry]:
-    """Every event of the id, oldest first."""
+    """Yield every event of the transactional id, oldest first."""
     return (JournalEntry(*row) for row in connection.execute(_OF_ID, (transactional_id,)))
 
 
@@ -74,8 +74,8 @@ def page(
     topic: str | None,
     transactional_id: str | None,
 ) -> tuple[list[JournalEntry], int]:
-    """Return the next page of events that match every filter, and the position to continue from: at the
-    end of the journal `after` itself."""
+    """Return the next page of events that match every filter, and the position to continue from. At the end
+    of the journal that position is `after`."""
     (first,) = connection.execute(_FIRST_AFTER, (after,)).fetchone()
     last = min(last_position(connection), max(first or 0, after) + _SPAN)
     conditions, values = ["position > ? AND position <= ?"], list[object]([after, last])
@@ -129,19 +129,19 @@ def mark(connection: sqlite3.Connection) -> Mark:
 
 
 def parse_mark(text: str) -> Mark:
-    """Raises InvalidRequestError for text that is not a mark."""
+    """Parse a mark's text. Raises InvalidRequestError for other text."""
     try:
         known_id, position, digest = text.split(".")
         return Mark(known_id, int(position), digest)
     except ValueError:
         raise InvalidRequestError(
-            f"got {text!r:.80}, expected a mark: a file's id, a position and a digest, with points between"
+            f"got {text!r:.80}, expected a mark: a file's id, a position and a digest, separated by points"
         ) from None
 
 
 def departure(connection: sqlite3.Connection, known_mark: str) -> str | None:
-    """Return why the mark does not belong to this file's history; None if it does, or if the journal has
-    no event of that age any more."""
+    """Return why the mark does not belong to this file's history; None if it does, or if the journal no
+    longer has the mark's event."""
     known_id, position, digest = parse_mark(known_mark)
     mine = file_id.read(connection)
     if mine != known_id:
@@ -155,7 +155,7 @@ def departure(connection: sqlite3.Connection, known_mark: str) -> str | None:
 
 
 def _event(connection: sqlite3.Connection, position: int) -> str | None:
-    """The digest of the event at a position; None if the event has been deleted."""
+    """Return the digest of the event at a position; None if the event has been deleted."""
     if position == 0:
         return _NO_EVENT
     event = at(connection, position)

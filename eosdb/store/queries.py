@@ -24,7 +24,7 @@ from eosdb.store.store import Store
 from eosdb.system.road import road
 
 _AT_ONCE: Final = 100
-# A search of the text suffices: SQL can spell these names in no other way, and they have no aliases.
+# Searching the text is enough: SQL has no other spelling or alias for these names.
 _OF_THE_PROCESS: Final = re.compile(
     "hard_heap_limit|soft_heap_limit|temp_store_directory|data_store_directory|fts3_tokenizer", re.I
 )
@@ -69,15 +69,15 @@ def info(store: Store) -> dict[str, object]:
             "coordinator_epoch": counters.get("coordinator_epoch", 0),
             "next_producer_id": counters.get("next_producer_id", 0),
         }
-        connection.execute("COMMIT")  # Ends our own snapshot, so that it is not listed.
+        connection.execute("COMMIT")  # So `wal_held_by` does not list this snapshot.
         return facts | {"wal_held_by": wal.readers(store.path)}
 
 
 def query(
     store: Store, sql: str, parameters: Sequence[object]
 ) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
-    """Run one read-only statement; returns its columns and rows. Raises InvalidRequestError for SQLite's
-    refusal."""
+    """Run one read-only statement; returns its columns and rows. Raises InvalidRequestError if SQLite
+    rejects the statement."""
     check(sql)
     store.check_open()
     with translated(store.path):
@@ -91,15 +91,15 @@ def check(sql: str) -> None:
         raise InvalidRequestError(_ONLY_READS)
     if (named := _OF_THE_PROCESS.search(sql)) is not None:
         raise InvalidRequestError(
-            f"the statement names {named[0]}, which holds for every connection of this process; a query "
-            "may not change it, nor ask for it"
+            f"the statement names {named[0]}, which affects every connection of this process; a query may "
+            "neither read nor change it. Remove it"
         )
 
 
 def answer(
     connection: sqlite3.Connection, path: str, sql: str, parameters: Sequence[object]
 ) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
-    """Run the statement on a connection that cannot write, and which ends with the rows."""
+    """Run the statement on a read-only connection, which is closed after the last row."""
     rows = _rows(connection, path, sql, parameters)
     columns: tuple[str, ...] = next(rows)
     return columns, rows
@@ -111,14 +111,14 @@ def _rows(
     """Yield the columns, then the rows. A short result is read at once. A longer one holds a snapshot until
     its last row is read or the iterator is dropped."""
     with refusals(path), closing(connection):
-        # Refuses ATTACH anywhere. Not an authorizer: a signal that raises in its callback looks like a
-        # refusal.
+        # Rejects ATTACH anywhere in the statement. An authorizer would turn a signal during its callback
+        # into a rejection.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         with hearing(connection):
             cursor = connection.execute(sql, tuple(parameters))
             rows = cursor.fetchmany(_AT_ONCE)
         if len(rows) < _AT_ONCE:
-            connection.close()  # All rows are read: no snapshot while the caller uses them.
+            connection.close()  # All rows are read, so the snapshot can end.
         yield tuple(column[0] for column in cursor.description or ())
         yield from rows
         if len(rows) == _AT_ONCE:
@@ -231,8 +231,8 @@ def typed_views(connection: sqlite3.Connection) -> list[tuple[str, str]]:
 def types_in(
     connection: sqlite3.Connection, views: Iterable[tuple[str, str]], sql: str, first: str = ""
 ) -> list[str]:
-    """As `types`, on this connection; `first` declares columns in front of each view's. SQLite knows no
-    type of a computed column, so typed tables replace the views while it resolves the query."""
+    """Do what `types` does on this connection. `first` declares columns in front of each view's. SQLite
+    reports no types of computed columns, so temporary tables with declared types hide the views."""
     views = [(name, text) for name, text in views if name.lower() in sql.lower()]
     if not views:
         return []
@@ -240,7 +240,7 @@ def types_in(
         columns = "".join(f'"{one["name"]}" {one["type"]}, ' for one in parsed(text))
         columns += "_partition, _offset, _timestamp TIMESTAMP, _key"
         connection.execute(f'CREATE TEMP TABLE "{name}" ({first}{columns})')
-    # A view takes no parameters.
+    # SQLite allows no parameters in a view.
     query = _PARAMETER.sub(lambda found: found[1] or "NULL", sql)
     connection.execute(f"CREATE TEMP VIEW eosdb_query AS {query}")
     found = connection.execute("SELECT type FROM pragma_table_info('eosdb_query')")

@@ -1,7 +1,7 @@
-"""Read connections of a store: a pool for snapshots, and one connection that detects changes.
+"""The store's read connections: a pool for snapshots, and one that detects commits.
 
-No lock guards the pool: every change to it is a single C call. To close, a thread announces it and then
-looks for running reads; a reader registers and then checks that it may read. So one of them always sees
+No lock guards the pool: every change to it is a single C call. A closing thread first sets a flag, then
+looks for running readers. A reader first registers, then checks the flag. So at least one of the two sees
 the other (decisions/0018).
 """
 
@@ -25,8 +25,8 @@ _TURN_S: Final = 0.25
 
 
 class Readers:
-    """A pool for several threads. `check_open` raises when the store is closed; `opened` may have a first
-    connection."""
+    """A pool of read connections, shared by threads. `check_open` raises when the store is closed; `opened`
+    may contain the pool's first connection."""
 
     def __init__(
         self, path: str, files: OpenFiles, busy_timeout_ms: int, read_only: bool,
@@ -59,7 +59,7 @@ class Readers:
         """Yield a read-only connection on one snapshot of the file."""
         reader, connection = object(), None
         try:
-            # Inside the try: `close` would wait for a reader that an interrupt left behind.
+            # Inside the try: after an interrupt, `close` would wait for this reader for ever.
             connection = self._check_out(reader)
             connection.execute("BEGIN")
             yield connection
@@ -104,7 +104,7 @@ class Readers:
 
     def go_on(self) -> None:
         self._is_paused = False
-        with contextlib.suppress(RuntimeError):  # Reading was not suspended.
+        with contextlib.suppress(RuntimeError):  # It was not paused.
             self._pausing.release()
 
     def _wait_for_others(self, patience_s: float | None) -> bool:
@@ -117,7 +117,7 @@ class Readers:
         return True
 
     def _close_all(self) -> None:
-        """Close every connection. Can be repeated after an interrupt."""
+        """Close every connection. If an interrupt stops it, call it again."""
         for connection in self._opened:
             connection.close()
         self._idle.clear()
@@ -141,8 +141,8 @@ class Readers:
         return connection
 
     def _opened_in_turn(self) -> sqlite3.Connection:
-        """Open a connection, one thread at a time: most others of a crowd then find an idle one. Opening
-        may have to wait for a lock of the file."""
+        """Open a connection, one thread at a time, since opening may wait for a lock of the file. Meanwhile
+        most waiting threads find an idle connection."""
         try:
             self._opening.acquire(timeout=_TURN_S)
             return self._taken() or self._open()
@@ -150,7 +150,7 @@ class Readers:
             try:  # noqa: SIM105 - decisions/0018: a call into C comes first.
                 self._opening.release()
             except RuntimeError:
-                pass  # This thread's wait timed out, and it has released another thread's turn.
+                pass  # This thread's wait timed out, so another thread may have released the lock.
 
     def _taken(self) -> sqlite3.Connection | None:
         try:
@@ -159,7 +159,7 @@ class Readers:
             return None
 
     def _open(self) -> sqlite3.Connection:
-        self._files.check()  # Without its WAL, SQLite would report a failing disk.
+        self._files.check()  # If the WAL is missing, SQLite reports a failing disk.
         with translated(self._path):
             if self._untrusted:
                 connection = connect_untrusted(self._path)
@@ -189,7 +189,7 @@ class Readers:
 
     def _drop(self, connection: sqlite3.Connection) -> None:
         connection.close()
-        with contextlib.suppress(ValueError):  # The connection was closed with all others.
+        with contextlib.suppress(ValueError):  # `_close_all` came first.
             self._opened.remove(connection)
 
     def _leave(self, reader: object) -> None:

@@ -42,8 +42,8 @@ def gives_back(connection: sqlite3.Connection) -> bool:
 
 
 def unowned(connection: sqlite3.Connection, counts: Pages) -> int:
-    """Return the pages outside of tables, indexes and the free list: SQLite's pointer maps, with five
-    bytes for each later page, and the lock page at 1 GiB."""
+    """Return the number of pages outside of tables, indexes and the free list: SQLite's pointer maps, which
+    take five bytes for each page after them, and the lock page at 1 GiB."""
     locks = int(counts.total > _LOCKS_AT // counts.size)
     (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
     if not mode:
@@ -60,11 +60,11 @@ def surplus(connection: sqlite3.Connection) -> int:
 
 
 def give_back(unit: Unit, is_over: Callable[[], bool]) -> int:
-    """Move pages from the end of the file into free ones and truncate it, until the surplus is gone or
-    `is_over()`. Returns the number of bytes. The file shrinks at the next checkpoint."""
+    """Move pages from the end of the file into free pages and drop the end, until the surplus is gone or
+    `is_over()`. Returns the bytes freed. The file shrinks at the next checkpoint."""
     before = pages(unit.connection)
     for _ in range(min(surplus(unit.connection), _PAGES_PER_UNIT)):
-        # One page at a time: Python's driver stops at the pragma's first row, which is empty.
+        # Python's driver runs the pragma only up to its first row, which is after one page.
         unit.execute("PRAGMA incremental_vacuum(1)").fetchall()
         if is_over():
             break

@@ -1,8 +1,8 @@
-"""One SQLite file and its two doors: `write` for units, `read` for snapshots.
+"""An open SQLite file: `write` runs write units, `read` gives snapshots.
 
-The only place that issues BEGIN, COMMIT, ROLLBACK and checkpoints. A writer waits three times: in the
-process (group commit), between processes (writer mutex), and for other programs (SQLite's own lock). There
-are three kinds of unit:
+Only this package issues BEGIN, COMMIT, ROLLBACK and checkpoints. A writer waits for other threads (group
+commit), for other processes (the writer mutex), and for other programs (SQLite's own lock). There are three
+kinds of unit:
 
 | kind   | begun by         | what it holds                           | when a part raises              |
 | ------ | ---------------- | --------------------------------------- | ------------------------------- |
@@ -10,11 +10,11 @@ are three kinds of unit:
 | block  | `begin`, `join`  | eosdb's writes and the user's own SQL   | what it wrote is rolled back    |
 | replay | `unit.late`      | a replay, on the caller's connection    | the caller rolls back           |
 
-A block of `begin` is on a connection whose authorizer refuses what would harm it: a write of ours takes 7
-statements. `join` takes the program's connection as it is, and 28 statements, of which 21 look at it.
+`begin` has a connection of its own, whose authorizer rejects harmful statements, so eosdb's write takes 7
+statements. `join` uses the program's connection and takes 28, of which 21 check its settings.
 
-`durability` is SQLite's `synchronous`. Under "full", a unit that decides something is fsynced; the next
-such unit makes the others durable.
+`durability` is SQLite's `synchronous`. Under "full", a commit is followed by an fsync unless `sync=False`;
+then the next fsync makes it durable.
 
 A signal handler may raise between any two steps of Python. So each `finally` begins with the calls into C
 that release resources (decisions/0018).
@@ -60,7 +60,7 @@ _NOT_OPENED: Final = Opened(None, None)
 
 
 class Store:
-    """An open file. Can be shared by threads; `close` can be called twice."""
+    """An open file. Threads can share it; `close` can be called twice."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Store:
     # -- whether it may be used -----------------------------------------------------------------
 
     def _check_writable(self) -> WriterMutex:
-        """Return the mutex of a store that may be written."""
+        """Return the writer mutex. Raises ReadOnlyDatabaseError and the errors of `check_open`."""
         if self.read_only:
             raise ReadOnlyDatabaseError(f"{self.path} was opened with read_only=True")
         self._check_not_closed()
@@ -137,7 +137,7 @@ class Store:
 
     @property
     def forked(self) -> bool:
-        """Whether this process is a fork of the one that opened the file; only that one may use it."""
+        """Whether this is a fork of the process that opened the file, and so may not use it."""
         return self._process != os.getpid()
 
     def _closed_error(self) -> DatabaseClosedError:
@@ -146,11 +146,11 @@ class Store:
     # -- owners ---------------------------------------------------------------------------------
 
     def owner_locks(self) -> OwnerLocks:
-        """Return the locks of owners in this process. Raises ReadOnlyDatabaseError, DatabaseClosedError."""
+        """Return this process's locks for owners. Raises ReadOnlyDatabaseError, DatabaseClosedError."""
         return self._check_writable().owner_locks
 
     def is_owned(self, number: int) -> bool:
-        """Whether any process holds this lock. True for a copy, which has no lock file."""
+        """Whether any process holds this owner's lock. True for a copy, which has no lock file."""
         if self._mutex is None:
             return is_owned(self.path, number)
         return self._mutex.is_owned(number)
@@ -170,8 +170,8 @@ class Store:
 
         `function` may run more than once and must have no effect outside the unit. `sync=False` skips the
         fsync of durability "full", for a write that counts only with a later, synced unit. `tells=False`
-        leaves pending log messages to a later write; pass it while holding a lock that other threads wait
-        for. After an interrupt, `fate` tells the outcome.
+        leaves pending log messages to a later write: pass it while holding a lock. After an interrupt,
+        `fate` returns the outcome.
         """
         self._check_writable()
         try:
@@ -182,12 +182,12 @@ class Store:
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[HeldUnit]:
-        """Hold a write unit during the block: committed at its end, rolled back when it raises or is
-        dropped. Other writers wait meanwhile. Another thread may leave the block. Raises
-        IllegalStateError inside such a block, and DatabaseLockedError after a bounded wait."""
+        """Yield a write unit. It is committed at the end of the block, and rolled back if the block raises
+        or the generator is dropped. Other writers wait meanwhile. The block may end in another thread.
+        Raises IllegalStateError inside another block, and DatabaseLockedError after a bounded wait."""
         mutex = self._check_writable()
         turn = self._group.new_turn(_BLOCK)
-        # decisions/0042: one generator. The garbage collector may close an inner one before its caller.
+        # decisions/0042: one generator, because the garbage collector may close an inner one first.
         try:
             self._group.take(turn)
             try:
@@ -199,13 +199,13 @@ class Store:
                     held = None
                 if held is None:
                     held = self._held = HeldUnit(self.path, self._apply, writer.note, self.timings)
-                self._files.check()  # The connection may have created files just now.
+                self._files.check()  # The new connection may have created -wal and -shm.
                 try:
                     held.begin(writer.durable, writer.deadline_ns)
                     yield held
                     written_bytes = held.commit()
                 finally:
-                    # decisions/0018: first an assignment and a call into C.
+                    # decisions/0018: the assignment and the call into C come first; no signal gets between.
                     held.is_ours = True
                     try:
                         held.undo()
@@ -256,8 +256,8 @@ class Store:
         self.timings.tell()
 
     def _patience_ms(self, asked_ns: int) -> int:
-        """Time left (ms) for a request made at `asked_ns`. `lock_timeout_ms` covers the lead, the mutex
-        and SQLite's lock together."""
+        """Return the time left (ms) for a request made at `asked_ns`. `lock_timeout_ms` covers waiting for
+        other threads, the mutex and SQLite's lock together."""
         return max(self.lock_timeout_ms - (real_ns() - asked_ns) // 1_000_000, 0)
 
     def _lock_file(self, asked_ns: int) -> Writer:
@@ -271,7 +271,7 @@ class Store:
             self._files.check()
             writer = self._writer or self._open_writer()
             writer.deadline_ns = asked_ns + self.lock_timeout_ms * 1_000_000
-            # A unit whose rollback ran out of memory still holds SQLite's write lock.
+            # If an earlier rollback ran out of memory, SQLite's write lock is still held.
             writer.connection.rollback()
             if self._held is not None and self._held.is_whole:
                 self._held.roll_back()
@@ -304,12 +304,12 @@ class Store:
         return writer
 
     def read(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
-        """A connection on one snapshot of the file, which cannot write."""
+        """Return a context manager for a read-only connection on one snapshot of the file."""
         return self._readers.read()
 
     @contextlib.contextmanager
     def own_reader(self) -> Iterator[sqlite3.Connection]:
-        """Yield a separate connection on one snapshot; its reads survive `close`."""
+        """Yield a separate connection on one snapshot, which `close` leaves open."""
         self.check_open()
         with (
             forking.at_work(),
@@ -324,18 +324,18 @@ class Store:
             yield connection
 
     def data_version(self) -> int:
-        """A number that changes with every commit to the file, also of this object."""
+        """Return a number that changes with every commit to the file, including this object's."""
         return self._readers.data_version()
 
     def watch(self) -> Watch:
-        """Return a watch for writes to the WAL, with which every commit begins."""
+        """Return a watch for writes to the WAL. Every commit writes to the WAL."""
         return Watch(f"{self.path}-wal")
 
     def before_close(self, function: Callable[[], None]) -> None:
         self._before_close.append(function)
 
     def before_rest(self, function: Callable[[], None]) -> None:
-        """Register `function` to close connections before a fork; they may be reopened."""
+        """Register a function that `pause` calls before a fork, to close other connections."""
         self._before_rest.append(function)
 
     def close(self, *, orderly: bool = True) -> None:
@@ -369,7 +369,7 @@ class Store:
             self._mutex.close()
 
     def _close_writer(self, patience_ms: int) -> None:
-        """Close the write connection under the mutex: closing a file's last connection is a checkpoint."""
+        """Close the write connection under the mutex: SQLite's last connection makes a checkpoint."""
         if self._held is not None:
             self._held.close()
             self._held = None
@@ -381,7 +381,7 @@ class Store:
             if writer.close(is_in_place=self._files.are_in_place()):
                 self._files.remove_orphans()
         except DatabaseLockedError:
-            # The mutex's holder has the file open and closes it later.
+            # Another program holds the mutex, so this is not the last connection.
             writer.close_beside_others()
         except EosdbError as error:
             self._writer = None
@@ -404,23 +404,23 @@ class Store:
         self._files.forget_shared()
         with contextlib.suppress(
             EosdbError
-        ):  # The next program that opens the file reports a failing disk.
+        ):  # If the disk fails, the next program that opens the file reports it.
             self._close_writer(0)
         return True
 
     def go_on(self) -> None:
         """Resume after a fork; connections are reopened on demand."""
         self._readers.go_on()
-        with contextlib.suppress(RuntimeError):  # An interrupt came before the pause.
+        with contextlib.suppress(RuntimeError):  # An interrupt came before `pause` had the lead.
             self._group.go_on()
 
     def note(self, error: BaseException | None) -> None:
-        """Tell every process if the error of a user's connection was a failed sync."""
+        """Record for all processes if this error of a user's connection was a failed sync."""
         if failures.is_failed_sync(error) and self._mutex is not None and not self._closed:
             self._mutex.note_sync(failed=True)
 
     def check_may_close(self) -> None:
-        """Raises IllegalStateError inside the block that holds a unit."""
+        """Raises IllegalStateError inside a block of `begin`."""
         self._group.check_holds_nothing()
 
     def checkpoint(self) -> None:
@@ -429,9 +429,9 @@ class Store:
             writer.make_checkpoint_due()
 
     def begin_round(self, now_ms: int, every_ms: int) -> tuple[bool, int]:
-        """Return whether a round of housekeeping is due, which the caller then runs, and when the last
-        one began in any process. If that is unknown or long ago, the interval starts now. So a user who
-        opens an old file can look at it before its records expire."""
+        """Return whether a round of housekeeping is due, and when the last one began in any process. The
+        caller runs a due round. If the last round is unknown or long ago, none is due and the interval
+        starts now: so a user can look at an old file before its records expire."""
         with self.alone():
             return self._check_writable().begin_round(now_ms, every_ms)
 
@@ -458,12 +458,12 @@ class Store:
             inherit_doubt(told, failure)
             is_locked = isinstance(told, DatabaseLockedError)
             for request in batch:
-                # Requests that came later still have time; they go into the next round.
+                # Later requests have not waited as long, so they go into the next round.
                 waits_on = is_locked and request is not batch[0]
                 if not (request.done or (waits_on and self._patience_ms(request.asked_ns))):
                     request.error, request.done = told, True
         finally:
-            # decisions/0018: rollback and release are calls into C, so no signal can prevent them.
+            # decisions/0018: a signal cannot prevent the rollback and release, since both are calls into C.
             try:
                 if self._writer is not None:
                     self._writer.connection.rollback()
@@ -485,8 +485,8 @@ class Store:
         return failures.without_memory(self.path)
 
     def _run_alone(self, writer: Writer, batch: list[Request], shared: EosdbError) -> None:
-        """Run each request in its own unit, so that each gets its own result or error. `shared` is the
-        error of the unit that held them all."""
+        """After a shared unit has failed with the error `shared`, run each request in a unit of its own, so
+        that each gets its own result or error."""
         for request in batch:
             try:
                 writer.make_good()

@@ -1,12 +1,12 @@
 """SQLite's write-ahead log: its state in shared memory, the readers that make it grow, and its renewal.
 
-A snapshot needs the WAL from its start on. Until it ends, no later page can be copied into the file, and
-every write makes the WAL grow.
+A snapshot reads the WAL up to its start. Until the snapshot ends, no later page can be copied into the
+file, and every write makes the WAL grow.
 
-After a failed fsync Linux considers the pages clean, so the next sync covers only later writes. A power
-cut would then lose the earlier part of the WAL, and all frames after it. So nothing is written until the
-WAL was written and synced again, and read back from the disk (decisions/0017). The bytes do not change,
-so readers are not affected.
+After a failed fsync Linux considers the pages clean, so the next sync covers only later writes. A power cut
+would then lose the earlier part of the WAL, and all frames after it. So eosdb first writes and syncs the
+WAL again, and reads it back from the disk (decisions/0017). The bytes do not change, so readers are not
+affected.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FIRST_READER_BYTE: Final = 123
 
 
 class WalIndex(NamedTuple):
-    """The frames in the WAL, and those that are being read."""
+    """The WAL's index in shared memory: the frames in the WAL, and the frames that readers use."""
 
     frames: int
     sums: tuple[int, int]
@@ -47,8 +47,8 @@ class WalIndex(NamedTuple):
     page_size: int
 
     def readers_up_to(self, frame: int) -> list[int]:
-        """Return the bytes of the shared memory that readers of a snapshot up to this frame or an earlier
-        one have locked."""
+        """Return the lock bytes, in the shared memory, of readers whose snapshot ends at this frame or an
+        earlier one."""
         marks = enumerate(self.read_marks, _FIRST_READER_BYTE)
         return [byte for byte, mark in marks if mark <= frame]
 
@@ -79,8 +79,8 @@ class Checkpoint(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the whole WAL is in the file. Then the next write reuses it, unless a reader uses it at
-        that moment."""
+        """Whether the whole WAL is in the file. Then the next write starts the WAL again, unless a reader
+        uses it."""
         return self.copied_bytes == self.wal_bytes
 
     def added_since(self, before: Checkpoint) -> int:
@@ -97,13 +97,13 @@ class WalGrowth:
         self._limit = WAL_LIMIT_BYTES
 
     def look(self, checkpoint: Checkpoint, repeat: Callable[[], Checkpoint]) -> None:
-        """Process the result of a checkpoint; `repeat` runs another."""
+        """Add a warning if the WAL is too large after this checkpoint; `repeat` runs another one."""
         if checkpoint.wal_bytes < WAL_LIMIT_BYTES:
             self._limit = WAL_LIMIT_BYTES
         if checkpoint.wal_bytes < self._limit or checkpoint.is_whole:
             return
         who = readers(self._path, only_oldest=True)
-        if not who:  # The readers have ended since, or cannot be seen.
+        if not who:  # The readers have ended, or the system hides them.
             checkpoint = repeat()
             if checkpoint.is_whole:
                 return
@@ -119,7 +119,7 @@ class WalGrowth:
         )
 
     def look_at_others(self, index: WalIndex | None) -> None:
-        """Check the WAL where another program makes the checkpoints; call it regularly."""
+        """Warn of a growing WAL where another program makes the checkpoints. Call it regularly."""
         left = 0 if index is None else max(index.frames - index.copied, 0) * index.page_size
         if left < WAL_LIMIT_BYTES:
             self._limit = WAL_LIMIT_BYTES
@@ -132,8 +132,8 @@ class WalGrowth:
 
 
 def readers(path: str, *, only_oldest: bool = False) -> str:
-    """Describe the processes that read a snapshot of the database, which this process has open. The WAL
-    shrinks after their snapshots end."""
+    """Describe the processes whose snapshots keep the WAL from shrinking. This process must have the
+    database open."""
     index = read_index(path)
     if index is None:
         return ""
@@ -151,9 +151,8 @@ _CHUNK: Final = 1024 * 1024
 
 
 def renew(path: str) -> None:
-    """Make the whole WAL of the database at `path` durable. The caller holds the writer mutex and
-    SQLite's lock. Raises StorageError if the disk still fails, and CorruptDatabaseError if the system has
-    dropped pages before it wrote them."""
+    """Make the whole WAL of the database at `path` durable. The caller holds the writer mutex and SQLite's
+    lock. Raises StorageError if the disk still fails, and CorruptDatabaseError if pages were lost."""
     wal = f"{path}-wal"
     try:
         descriptor = os.open(wal, os.O_RDWR | os.O_CLOEXEC)
@@ -164,21 +163,20 @@ def renew(path: str) -> None:
             os.close(descriptor)
     except OSError as error:
         raise StorageError(
-            f"{path}: the disk failed to sync earlier commits ({error.strerror}), so nothing more is "
-            "written. They can be read, but might not survive a power cut. Check the disk (the "
-            "system's log says more, such as `dmesg`) and try again, or make a copy on another one "
-            "(`eosdb backup`)"
+            f"{path}: the disk failed to sync earlier commits ({error.strerror}), so no more is written. "
+            "They can be read, but may not survive a power cut. Check the disk (see the system's log, such "
+            "as `dmesg`) and try again, or make a copy on another disk (`eosdb backup`)"
         ) from error
 
 
 def _write_anew(descriptor: int) -> None:
-    """Rewrite every page, which makes it dirty again, sync, and read it back from the disk."""
+    """Rewrite every page, so that the system considers it dirty; sync; compare with what the disk has."""
     size, at, written = os.fstat(descriptor).st_size, 0, hashlib.sha256()
     while at < size:
         data = os.pread(descriptor, _CHUNK, at)
         written.update(data)
         if os.pwrite(descriptor, data, at) != len(data):
-            raise OSError(0, "a write came out short")
+            raise OSError(0, "only a part was written")
         at += len(data)
     road.sync(descriptor)
     road.drop_cached(descriptor)
@@ -190,12 +188,12 @@ def _write_anew(descriptor: int) -> None:
         read.update(data)
         at += len(data)
     if read.digest() != written.digest():
-        raise OSError(0, "the disk returned other data than was written")
+        raise OSError(0, "the disk returned other data than had been written")
 
 
 def _check_whole(descriptor: int, path: str) -> None:
-    """Check that the valid frames are unchanged: the system may have dropped "clean" pages and read old
-    ones from the disk."""
+    """Check that all committed frames are still valid: the system may have dropped "clean" pages, and then
+    read older ones from the disk."""
     index = read_index(path)
     if index is None:
         raise StorageError(f"{path}-shm is not in memory, so the WAL cannot be checked")
@@ -204,13 +202,13 @@ def _check_whole(descriptor: int, path: str) -> None:
     last = next(islice(_valid_frames(descriptor, index.salts), index.frames - 1, None), None)
     if last != index.sums:
         raise CorruptDatabaseError(
-            f"{path}: the disk failed to sync the last commits, and the system no longer has them. Restore "
-            "a backup, or open the file without them after every program has closed it"
+            f"{path}: the disk failed to sync the last commits, and they are lost. Restore a backup, or "
+            "close the file in every program and open it without these commits"
         )
 
 
 def _valid_frames(descriptor: int, salts: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the checksum after each frame while it is right: each covers everything before it."""
+    """Yield each frame's checksum, which covers all frames before it; stop at the first wrong one."""
     header = os.pread(descriptor, _HEADER.size, 0)
     if len(header) < _HEADER.size or header[16:24] != salts:
         return

@@ -1,1 +1,1 @@
-"""The file as the operating system sees it: connections, locks, names, forks, failures."""
+"""The database file and the operating system: connections, locks, names, forks, failures."""

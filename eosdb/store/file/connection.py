@@ -1,4 +1,4 @@
-"""Driver connections, opened with the settings eosdb needs, and long statements on them."""
+"""Opens driver connections with the settings eosdb needs, and makes long statements interruptible."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROLL_BACK: Final = "ROLLBACK /* eosdb */"
 
 
 def check_version(version: tuple[int, ...]) -> None:
-    """Raises IllegalStateError for a version of SQLite that cannot read eosdb's tables."""
+    """Raises IllegalStateError if SQLite is too old to read eosdb's tables."""
     if version < OLDEST_SQLITE:
         raise IllegalStateError(
             f"eosdb needs SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer, and this Python has "
@@ -67,7 +67,7 @@ def connect(
             uri(path, mode),
             uri=True,
             timeout=busy_timeout_ms / 1000,
-            isolation_level=None,  # eosdb issues BEGIN itself.
+            isolation_level=None,  # eosdb, not the driver, issues BEGIN.
             check_same_thread=False,
             cached_statements=512,
             factory=factory,
@@ -76,7 +76,7 @@ def connect(
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA temp_store=MEMORY")
     if road.IS_PORTABLE:
-        # Only for macOS, where a plain fsync ends in the cache of the disk.
+        # On macOS a plain fsync leaves the data in the disk's cache.
         connection.execute("PRAGMA fullfsync=ON")
         connection.execute("PRAGMA checkpoint_fullfsync=ON")
     if not read_only:
@@ -87,8 +87,8 @@ def connect(
 
 
 def connect_untrusted(path: str) -> sqlite3.Connection:
-    """Open a file from elsewhere, at rest, to read it. Only for such files: before SQLite 3.41 this
-    setting also keeps eosdb's views from calling JSON functions."""
+    """Open a file of unknown origin, which nobody writes, for reading. Not for other files: before SQLite
+    3.41, trusted_schema=OFF also keeps eosdb's views from calling JSON functions."""
     connection = connect(path, 0, read_only=True, at_rest=True)
     for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON"):
         connection.execute(f"PRAGMA {pragma}")
@@ -99,7 +99,7 @@ def connect_untrusted(path: str) -> sqlite3.Connection:
 
 def begin_immediate(connection: sqlite3.Connection, deadline_ns: int) -> None:
     """Take SQLite's write lock, or raise its sqlite3.Error after the deadline (`real_ns`). The connection
-    has no busy time-out: SQLite's own wait would delay signals (Ctrl-C), too."""
+    has no busy time-out: a signal (Ctrl-C) would have to wait for SQLite's own wait."""
     pause_ms = 1
     while True:
         try:
@@ -116,13 +116,13 @@ def begin_immediate(connection: sqlite3.Connection, deadline_ns: int) -> None:
 
 
 def keep_roll_back(connection: sqlite3.Connection) -> None:
-    """Have the driver cache the statement of `roll_back_without_memory`."""
+    """Run ROLLBACK once, so that the driver caches the statement for `roll_back_without_memory`."""
     connection.execute("BEGIN")
     connection.execute(_ROLL_BACK)
 
 
 def roll_back_without_memory(connection: sqlite3.Connection) -> None:
-    """Roll back an open transaction by a statement that is prepared already."""
+    """Roll back an open transaction with a statement that is already prepared and so needs no memory."""
     if connection.in_transaction:
         connection.execute(_ROLL_BACK)
 
@@ -133,14 +133,14 @@ def is_in_wal_mode(connection: sqlite3.Connection, path: str) -> bool:
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     if str(mode) == "wal":
         return True
-    with contextlib.suppress(StorageError):  # A new copy may replace the file now.
+    with contextlib.suppress(StorageError):  # A new copy may be replacing the file.
         return says_wal(path)
     return False
 
 
 def says_wal(path: str) -> bool:
-    """Whether the header says WAL mode, which a connection without locks does not report. Reads by
-    SQLite's own descriptor: closing another one would drop this process's locks. Raises StorageError if
+    """Whether the header says WAL mode, which a connection without locks does not report. Reads through
+    SQLite's own descriptor, since closing another would drop this process's locks. Raises StorageError if
     the file was replaced."""
     descriptor = descriptor_of(path)
     if descriptor is None:
@@ -178,7 +178,7 @@ def hearing(
         if raised:
             raise raised[0] from error
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
-            raise KeyboardInterrupt from error  # The signal came before `look` could catch it.
+            raise KeyboardInterrupt from error  # A signal came outside `look`.
         raise
     finally:
         connection.set_progress_handler(None, 0)

@@ -1,4 +1,4 @@
-"""Translates errors of sqlite3 and of system calls to eosdb's errors, by code and never by text.
+"""Translates errors of sqlite3 and of system calls to eosdb's errors, by their code and not their text.
 
 SQLite rolls back a failed write, so its outcome is "not written". The outcome is "unknown" if the commit
 may already be in the WAL: the next process might find it after a crash.
@@ -44,14 +44,14 @@ def locked_error(path: str, holder: str, waited_ms: int | None = None) -> Databa
 
 
 def describe_sqlites(path: str) -> str:
-    """Describe the holders of SQLite's write lock, as `describe_holders`."""
+    """Describe the processes that hold SQLite's write lock: `process 4711 (python app.py)`."""
     places = (describe_holders(path + suffix, locked) for suffix, locked in _SQLITES)
     who = next(filter(None, places), "")
     return f"{who}{_OF_ITS_OWN if who.startswith(_THIS) else ''}"
 
 
 def describe_holders(path: str, locked: Collection[int]) -> str:
-    """Describe the processes with a lock on any of these bytes of the file, or on these locks of a lock
+    """Describe the processes that have locked any of these bytes of the file, or these locks of a lock
     file: `process 4711 (python app.py)`. Empty if none is found."""
     return " and ".join(map(_described, road.holders(path, locked)))
 
@@ -85,7 +85,7 @@ _BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
         "the file is damaged; restore a backup, and see `eosdb verify`",
     ),
     sqlite3.SQLITE_NOTADB: (CorruptDatabaseError, "the file is not a SQLite database"),
-    # SQLite's code for any failure to create the file, which comes before a write.
+    # SQLite has this one code for every failure to create -shm. It creates it before it writes anything.
     sqlite3.SQLITE_IOERR_SHMOPEN: (
         StorageError,
         "the WAL's index (-shm) cannot be made: the disk is full, or fails; nothing was written, see `df` "
@@ -136,7 +136,7 @@ def is_failed_sync(error: BaseException | None) -> bool:
 
 
 def out_of_memory() -> sqlite3.Error:
-    """SQLite's error for the driver's MemoryError: SQLite may have rolled back the unit."""
+    """Return SQLite's out-of-memory error for the driver's MemoryError: SQLite may have rolled back."""
     error = sqlite3.OperationalError("out of memory")
     error.sqlite_errorcode = sqlite3.SQLITE_NOMEM
     return error
@@ -158,7 +158,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
             )
         )
     if extended == sqlite3.SQLITE_ERROR and "no such table" in str(error):
-        # The statement is eosdb's own: users' statements do not come here.
+        # Only eosdb's own statements are translated here, so a table of eosdb's is missing.
         return StorageError(
             f"{path}: eosdb's tables, or some of them, are missing: `eosdb inspect extract` has moved "
             "them to a file of their own, which is the one to open, or another program has dropped them; "
@@ -172,7 +172,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return in_doubt(DatabaseFullError(f"{path}: {_NO_ROOM_FOR_THE_INDEX} (SQLite: {error})"))
     if isinstance(error, sqlite3.OperationalError) and not extended:
-        # The driver's own error: a text in the file is not UTF-8, and the message would quote it.
+        # The driver raises this for text that is not UTF-8. Its message quotes the text, so it is cut.
         return CorruptDatabaseError(
             f"{path}: a text in the file is damaged; restore a backup, and see `eosdb verify` (SQLite: "
             f"{error!s:.80}…)"
@@ -180,7 +180,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     state = _state_of_file_system(path) if primary in _OF_THE_FILE_SYSTEM else None
     kind, advice = state or _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
     failure = kind(f"{path}: {advice} (SQLite: {error})")
-    # By the cause, callers distinguish a file that cannot be written from one opened with read_only=True.
+    # Only for a file that cannot be written does the error have a cause; with read_only=True it has none.
     failure.__cause__ = error
     return in_doubt(failure) if primary == sqlite3.SQLITE_IOERR else failure
 
@@ -201,7 +201,7 @@ def translate_system(error: OSError, path: str) -> EosdbError:
 
 
 def _state_of_file_system(path: str) -> tuple[type[EosdbError], str] | None:
-    """Return why the file system of `path` accepts no writes, as far as it reports that."""
+    """Return the error if the file system of `path` is read-only or has no inode left; else None."""
     try:
         status = os.statvfs(os.path.dirname(path) or ".")
     except OSError:
@@ -227,8 +227,8 @@ def _has_no_room(path: str) -> bool:
 
 
 def _refuses_writers(lock: str) -> bool:
-    """Whether the file system is read-only without reporting it, as ext4 after an error. Opens only the
-    lock file: closing another file would drop SQLite's locks."""
+    """Whether the file system is read-only but does not report it, like ext4 after an error. Opens only the
+    lock file, since closing the database file would drop SQLite's locks."""
     try:
         os.close(os.open(lock, os.O_WRONLY | os.O_CLOEXEC))
     except OSError as error:
@@ -253,7 +253,7 @@ def translated(path: str) -> Iterator[None]:
     except sqlite3.Error as error:
         raise translate(error, path) from error
     except UnicodeDecodeError as error:
-        # SQLite's message would quote a damaged schema, which the driver cannot decode.
+        # SQLite's message quotes the damaged schema, and the driver cannot decode it.
         raise CorruptDatabaseError(
             f"{path}: the schema is damaged; restore a backup, and see `eosdb verify`"
         ) from error

@@ -1,8 +1,8 @@
-"""The file systems that can hold a writable file: one kernel has its shared memory and locks.
+"""Checks that the file system can hold a writable file: one kernel must own its shared memory and locks.
 
 The WAL's index is shared memory. On a network file system every host has its own, so two hosts would
-overwrite each other's pages unnoticed. A file that is itself a mount point has another WAL and other
-locks than under its original name.
+overwrite each other's pages unnoticed. A file that is itself a mount point has one WAL and set of locks
+there, and others under its original name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BESIDE: Final = ("-wal", "-shm", *LOCKS)
 
 
 def mounted_name(path: str) -> str | None:
-    """Return the file of the database at `path` (links resolved) that is a mount point; None if none is."""
+    """Return the name of the database file, or of a file beside it, if it is a mount point; else None."""
     return _mounted_name(path, road.mounts(os.path.dirname(path) or ".")[0])
 
 
@@ -52,7 +52,7 @@ def check_local(path: str) -> None:
     points, mount = road.mounts(os.path.dirname(path) or ".")
     if (name := _mounted_name(path, points)) is not None:
         raise mounted_error(name, path)
-    # decisions/0053: no lock would show the other host.
+    # decisions/0053: another host's use of the file shows in no lock.
     if os.environ.get(ALLOW) == "1":
         return
     if mount is not None and mount.is_shared:
@@ -64,8 +64,8 @@ def check_local(path: str) -> None:
 
 
 def folder_in_memory(owner: object) -> tuple[str, Callable[[], object]]:
-    """Create a folder. Returns it and its finalizer, which also runs when `owner` is garbage-collected,
-    at the latest at the end of the process."""
+    """Create a folder in memory. Returns its path and a function that removes it. It is also removed when
+    `owner` is garbage-collected, and at the end of the process."""
     folder, process = tempfile.mkdtemp(prefix="eosdb-", dir=road.memory_folder()), os.getpid()
     finalizer = weakref.finalize(owner, _remove, folder, process)
 

@@ -1,11 +1,11 @@
-"""Makes `fork` safe: SQLite's connections do not survive it and must not be inherited.
+"""Makes `fork` safe: a child process must not inherit SQLite's connections.
 
 SQLite records its locks on a file in the process. A forked child inherits that record but not the locks,
 so its own connections would lock nothing. Therefore every database closes its connections before a fork
 and reopens them on demand; the child inherits none (decisions/0019).
 
-Where that is impossible, the child is refused that file: a transaction is running, the user holds a
-connection, or C code forked.
+If a database cannot close its connections (a transaction is running, the user holds a connection, or C code
+forked), the child cannot open that file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _pause.acquire()
 
 
 class Resting(Protocol):
-    """An object that can close its connections for a while."""
+    """An object, such as a store, that can close its connections and reopen them later."""
 
     def pause(self, patience_s: float) -> bool:
         """Close every connection and open none until `go_on`. Returns False if that is not possible."""
@@ -66,11 +66,11 @@ def rests(database: Resting) -> None:
 
 @contextlib.contextmanager
 def at_work() -> Iterator[None]:
-    """Guard the use of a connection that no database owns. A fork waits for the block, and the block for
-    a fork."""
+    """Guard the use of a connection that no database owns. A fork waits for the end of the block, and the
+    block begins after a running fork."""
     me, mine, process = threading.get_ident(), object(), _process
     try:
-        # Announce first, then look for a fork; a forking thread looks in the other order.
+        # Register first, then check for a fork. A forking thread sets `is_forking`, then checks for blocks.
         process.at_work[mine] = me
         while process.is_forking and list(process.at_work.values()).count(me) == 1:
             process.at_work.pop(mine)
@@ -99,32 +99,32 @@ def before() -> None:
     process.forking.acquire()
     process.depth += 1
     if process.depth > 1:
-        return  # The child is refused the files that are still open.
+        return  # A fork in a signal handler during another: the child cannot use the files still open.
     process.is_forking = True
     while waited < _PATIENCE_S and set(process.at_work.values()) - {me}:
         _pause.acquire(timeout=_LOOK_AGAIN_S)
         waited += _LOOK_AGAIN_S
     for database in list(process.open):
-        # Added first, so that `go_on` always follows.
+        # Added before `pause`, so that `go_on` also follows when a signal interrupts `pause`.
         process.paused.append(database)
         if not database.pause(_PATIENCE_S):
             process.paused.remove(database)
 
 
 def after_in_parent() -> None:
-    """Let the databases open connections again."""
+    """In the parent, after a fork: let the databases open connections again."""
     process = _process
     if process.depth <= 1:
         while process.paused:
             process.paused.pop().go_on()
         process.is_forking = False
     process.depth = max(process.depth - 1, 0)
-    with contextlib.suppress(RuntimeError):  # An interrupt came before the lock was acquired.
+    with contextlib.suppress(RuntimeError):  # A signal came before `before` had the lock.
         process.forking.release()
 
 
 def begin_as_a_child() -> None:
-    """Keep the parent's open databases alive, and use none of them."""
+    """After a fork, in the child: keep the parent's databases alive, because closing them is unsafe."""
     global _process
     _of_the_parent.append(list(_process.open))
     _process = _Process()

@@ -2,14 +2,14 @@
 
 Owners are group members, and producers with open transactions. Every write unit and every checkpoint of
 eosdb holds the mutex, so a commit never resets the WAL during a checkpoint. Waiting is a kernel queue
-instead of SQLite's sleep-and-retry. Two locks make it fair: the next writer holds the queue lock while it
-waits, so the last holder cannot overtake it.
+instead of SQLite's sleep-and-retry. A second lock, the queue lock, makes it fair: the next writer holds it
+while waiting, so the last writer cannot overtake.
 
 The kernel releases the lock of a dead process. A lock belongs to an open descriptor, so it also excludes
 two databases of one process, and closing another descriptor does not drop it.
 
 The file stores two facts: whether a sync has failed (decisions/0017), and when the last round of
-housekeeping began. Its block is allocated at opening, since a full disk would have none later.
+housekeeping began. Their block is allocated at opening, since the disk may be full later.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _TRIES: Final = 100
 
 
 class WriterMutex:
-    """One per database object. Not reentrant: threads of the object take turns before they call it."""
+    """The lock that makes this process the only writer, one for each database object. It is not reentrant:
+    threads of the object take turns before they acquire it."""
 
     def __init__(self, path: str, timeout_ms: int) -> None:
         self.path: Final = path
@@ -50,7 +51,7 @@ class WriterMutex:
         self._use(road.writer_locks(path))
         self._has_sync_failed = False
         """Whether a sync failed and the file could not store that for other processes."""
-        with contextlib.suppress(OSError):  # A full disk can still be read.
+        with contextlib.suppress(OSError):  # The database can be read even if the disk is full.
             if os.fstat(self._descriptor).st_size < _SIZE:
                 road.reserve(self._descriptor, _SIZE)
 
@@ -63,8 +64,8 @@ class WriterMutex:
         self._descriptor = locks.files[0].fileno()
 
     def acquire(self, timeout_ms: int | None = None) -> None:
-        """Wait until this process is the only writer. The caller releases in any case. Raises
-        DatabaseLockedError after `timeout_ms`, by default the object's own."""
+        """Wait until this process is the only writer. The caller calls `release` even if this raises.
+        Raises DatabaseLockedError after `timeout_ms`, by default the object's own."""
         # decisions/0002: the next writer holds the queue lock while it waits, so no other overtakes it.
         if not self._locks.try_writer():
             self._acquire_in_turn(self._timeout_ms if timeout_ms is None else timeout_ms)
@@ -76,8 +77,8 @@ class WriterMutex:
         _close(self._locks)
 
     def release_again(self) -> None:
-        """Release the locks after `release` ran out of memory. Raises MemoryError if there is still none;
-        then the next unit releases them."""
+        """Try again to release the locks after `release` ran out of memory. If this also raises
+        MemoryError, the next unit releases them."""
         for _ in range(_TRIES):
             with contextlib.suppress(MemoryError):
                 self.release()
@@ -85,8 +86,8 @@ class WriterMutex:
         self.release()
 
     def close_with(self, owner: object) -> None:
-        """Close when `owner` is garbage-collected without `close`. At the end of the process the kernel
-        does it: other threads may write until then."""
+        """Close the mutex when `owner` is garbage-collected without `close`, but not at the end of the
+        process: other threads may write until the kernel releases the locks."""
         weakref.finalize(owner, _let_go, self, os.getpid()).atexit = False
 
     def _acquire_in_turn(self, timeout_ms: int) -> None:
@@ -119,32 +120,32 @@ class WriterMutex:
         except (
             OSError,
             ValueError,
-        ):  # The files were closed meanwhile; the next call will see that.
+        ):  # Closed in the meantime; the next call reports that.
             return True
 
     # -- facts for all processes ----------------------------------------------------------------
 
     def has_sync_failed(self) -> bool:
         """Whether a sync failed in any process and the WAL was not renewed since."""
-        try:  # No `with`: every unit calls this.
+        try:  # Every unit calls this; a `with` would cost more.
             flag = os.pread(self._descriptor, 1, _SYNC_FAILED_AT)
         except OSError as error:
             raise translate_system(error, self.path) from error
         return self._has_sync_failed or flag == _FAILED
 
     def note_sync(self, *, failed: bool) -> None:
-        """Store whether a sync has failed, in the page cache that processes share: a power cut ends that
-        condition anyway. If even that fails, this object remembers it."""
+        """Store for all processes whether a sync has failed. The page cache suffices, because the condition
+        ends with a power cut. If the write fails, this object remembers the fact."""
         self._has_sync_failed = failed
         try:
             os.pwrite(self._descriptor, _FAILED if failed else b"\0", _SYNC_FAILED_AT)
         except OSError as error:
-            if not failed:  # After a failed sync the caller has an error already.
+            if not failed:  # After a failed sync the caller raises anyway.
                 self._has_sync_failed = True
                 raise translate_system(error, self.path) from error
 
     def begin_round(self, now_ms: int, every_ms: int) -> tuple[bool, int]:
-        """See `Store.begin_round`; the caller holds the mutex."""
+        """Implements `Store.begin_round`. The caller holds the mutex."""
         with system_calls(self.path):
             data = os.pread(self._descriptor, _TIME.size, _ROUND_AT)
         last_ms = int(_TIME.unpack(data)[0]) if len(data) == _TIME.size else 0
@@ -167,7 +168,7 @@ class WriterMutex:
 
 
 def _let_go(mutex: WriterMutex, process: int) -> None:
-    if process == os.getpid():  # A forked process has its parent's files.
+    if process == os.getpid():  # In a forked child, the files are the parent's.
         mutex.close()
 
 
@@ -204,7 +205,7 @@ class _Waiter:
         Thread("waiting for the writer lock", "eosdb-writer-lock", self._run).start()
 
     def wait(self, seconds: float) -> bool:
-        """Whether the lock was handed over; False is final."""
+        """Wait, and return whether the lock was handed over. After False it never will be."""
         self._finished.acquire(timeout=seconds)
         with self._lock:
             self._is_wanted = False
@@ -256,9 +257,9 @@ class OwnerLocks:
         self._is_closed = False
 
     def hold(self, number: int, count: int = 1) -> None:
-        """Hold `count` locks from this number on until `release`, `close`, or the end of the process. The
-        caller ensures that this object uses the numbers once. Raises DatabaseLockedError if another
-        holder has one of them, DatabaseClosedError and StorageError."""
+        """Hold `count` locks, from this number on, until `release`, `close`, or the end of the process. The
+        caller must not hold one of them already. Raises DatabaseLockedError if another holder has one of
+        them, DatabaseClosedError and StorageError."""
         try:
             with self._lock:
                 if self._is_closed or self._process != os.getpid():
@@ -268,7 +269,7 @@ class OwnerLocks:
                 self._file.hold(number, count)
         except BlockingIOError:
             raise DatabaseLockedError(
-                f"{self._path}: somebody else holds the lock of owner {number}"
+                f"{self._path}: another holder has the lock of owner {number}"
             ) from None
         except OSError as error:
             raise StorageError(

@@ -37,8 +37,8 @@ class OpenFiles:
             self._known[name] = file
 
     def note_database(self) -> None:
-        """Record the database's files. Call it after a connection has read: then SQLite has them open. An
-        earlier recorded database file must be unchanged."""
+        """Record the database's files. Call it after a connection has read, which opens them. Raises
+        StorageError if a file recorded earlier was replaced."""
         self.check()
         file = identity_of(self._path)
         for name in self._names:
@@ -62,7 +62,7 @@ class OpenFiles:
             if name in self._known and identity_of(name) == self._known[name]:
                 os.unlink(name)
 
-    # decisions/0056: in each unit, since no kernel notification reports a renamed parent folder.
+    # decisions/0056: every unit checks, since no kernel notification reports a renamed parent folder.
     def check(self) -> None:
         """For writers: raises StorageError if one of the files was removed or replaced."""
         self._check(self._known)
@@ -114,14 +114,14 @@ def size_of(path: str) -> int:
 
 
 def check_only_name(path: str) -> None:
-    """Raises StorageError for a file with several names (hard links): each would have its own WAL and
-    locks, and lose the other's commits. Also for a link named like a file beside it: SQLite would write
-    to its target. Raises NotAnEosdbFileError for a device, a pipe or a socket."""
+    """Raises StorageError for a file with hard links: each name would have its own WAL and locks, and lose
+    the other's commits. Also if the name of the WAL, -shm, journal or lock file is a symbolic link: SQLite
+    would write to its target. Raises NotAnEosdbFileError for a device, a pipe or a socket."""
     for beside in _BESIDE:
         if os.path.islink(path + beside):
             raise StorageError(
-                f"{path}{beside} is a symbolic link, which eosdb never makes; what it leads to would be "
-                "overwritten; remove the link, and see who may write to the folder"
+                f"{path}{beside} is a symbolic link, which eosdb never makes; a write would overwrite its "
+                "target. Remove the link, and check who may write to the folder"
             )
     try:
         status = os.stat(path)
@@ -137,7 +137,7 @@ def check_only_name(path: str) -> None:
         names -= 1
     if names > 1:
         raise StorageError(
-            f"{path} has {names} names (hard links); SQLite would keep a WAL and locks for each of them, "
-            "and lose what is written under one or the other. Keep one: make a copy with `eosdb backup`, "
-            "or a symbolic link, and remove the others"
+            f"{path} has {names} names (hard links); SQLite would keep a separate WAL and locks for each "
+            "name, and lose commits. Keep one name and remove the others; use `eosdb backup` or a symbolic "
+            "link instead"
         )

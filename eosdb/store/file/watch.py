@@ -1,7 +1,7 @@
 """Waits for writes to a file by kernel notifications, which costs no CPU.
 
-Without them it polls with a short sleep. A write to the WAL precedes its commit, so a notification only
-means that a look is worthwhile.
+On a system without them it polls. The WAL is written before a commit ends, so a notification means only
+that there may be a new commit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Watch(Closeable):
             self._poll.register(self._descriptor, select.POLLIN)
 
     def wait(self, timeout_ms: int) -> bool:
-        """Wait until the file is written (True), or until the time-out; may return earlier."""
+        """Wait until the file is written. Returns False after the time-out, or earlier if it only polls."""
         if self._descriptor < 0:
             self._poll.poll(min(timeout_ms, _SLEEP_MS))
             return False

@@ -1,8 +1,8 @@
 """Adopts another application's file: one commit adds eosdb's tables, or the file stays as it is.
 
-All obstacles are checked before any file is created beside it, and again inside the commit, because the
-owner's programs do not know eosdb's mutex. The header stays, and so does the journal mode unless a change
-is requested.
+All obstacles are checked before any file is created beside it. They are checked again inside the commit,
+because the owner's programs do not use eosdb's mutex. The header does not change, nor does the journal mode
+unless requested.
 """
 
 from __future__ import annotations
@@ -52,10 +52,9 @@ def obstacles(names: Iterable[tuple[str, str]], references: Iterable[tuple[str, 
 
 
 def check(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
-    """Return whether `adopt` would change the file because it is another application's. Writes nothing to
-    the file or its folder. Raises NotAnEosdbFileError with all obstacles, ReadOnlyDatabaseError,
-    CorruptDatabaseError, and StorageError for a transaction that does not end in time, or cannot because
-    its program was killed."""
+    """Return whether the file is another application's and can be adopted. Writes nothing to the file or
+    its folder. Raises NotAnEosdbFileError with all obstacles, ReadOnlyDatabaseError, CorruptDatabaseError,
+    and StorageError if a transaction does not end in time or its program was killed."""
     if not os.path.isfile(path) or not os.access(path, os.R_OK) or not os.path.getsize(path):
         return False
     deadline_ns = real_ns() + lock_timeout_ms * 1_000_000
@@ -68,7 +67,7 @@ def check(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
             may_be_new = has_index or not has_log
             return _is_adoptable(path, lock_timeout_ms, to_wal, at_rest, may_be_new=may_be_new)
         except errors.EosdbError:
-            # Reading without locks may meet unfinished writes, as when another program adopts the file.
+            # A read without locks fails amid another program's write, so it is tried again.
             is_writing = _unfinished(path) is not None and describe_sqlites(path)
             if not at_rest or real_ns() >= deadline_ns:
                 raise
@@ -80,7 +79,7 @@ def check(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
 def _is_adoptable(
     path: str, busy_timeout_ms: int, to_wal: bool, at_rest: bool, *, may_be_new: bool
 ) -> bool:
-    """One attempt of `check`. An empty file `may_be_new` if no log holds its content."""
+    """Run `check` once. If `may_be_new`, an empty file is new: no WAL contains its content."""
     with (
         translated(path),
         contextlib.closing(
@@ -118,9 +117,9 @@ def _state(path: str) -> list[tuple[int, int, int] | None]:
 
 
 def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMutex | None) -> None:
-    """Add eosdb's tables in one commit; does nothing if another process has just done so. The caller
-    holds the writer mutex; if it was `made_here`, its files go when adoption fails. Raises the errors of
-    `check`, DatabaseFullError, and DatabaseLockedError when a program of the owner keeps its lock."""
+    """Add eosdb's tables in one commit; does nothing if another process has just done so. The caller holds
+    the writer mutex; the files of one that was `made_here` are removed if adoption fails. Raises the errors
+    of `check`, DatabaseFullError, and DatabaseLockedError if another program holds its lock."""
     with (
         translated(path),
         contextlib.closing(connect(path, busy_timeout_ms)) as connection,
@@ -148,7 +147,7 @@ def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMut
                     if made_here is not None:
                         made_here.remove_files()
             raise
-        # So a copy of the file without its -wal has the tables too.
+        # Then a copy made without the -wal also has the tables.
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     new_file.sync_folder(path)
 
@@ -175,11 +174,11 @@ def _found(connection: sqlite3.Connection) -> list[str]:
 
 
 def _refuse_for(path: str, conflicts: list[str]) -> None:
-    # decisions/0044: all conflicts at once, before any file is created beside it.
+    # decisions/0044: report all conflicts together, before any file is created.
     if conflicts:
         raise errors.NotAnEosdbFileError(
-            f"{path} is a SQLite database of another application, and cannot be adopted as it is; nothing "
-            f"was changed. In the way: {'; '.join(conflicts)}"
+            f"{path} is a SQLite database of another application that cannot be adopted yet; nothing was "
+            f"changed. Remove or change first: {'; '.join(conflicts)}"
         )
 
 

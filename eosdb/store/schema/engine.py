@@ -25,9 +25,9 @@ def make_engine(
     note: Callable[[BaseException | None], None],
     check: Callable[[], None],
 ) -> tuple[Engine, Callable[[], None]]:
-    """Create an engine whose connections have eosdb's settings: they neither checkpoint nor write eosdb's
-    tables, and SQLAlchemy issues BEGIN. Also returns the function that closes idle ones. `note` is called
-    with every error, `check` before every transaction."""
+    """Create an engine whose connections have eosdb's settings: they make no checkpoints, cannot write
+    eosdb's tables, and begin transactions with BEGIN. Also returns a function that closes idle connections.
+    `note` is called with every error, `check` before every transaction."""
 
     def create() -> sqlite3.Connection:
         connection = connect(path, busy_timeout_ms, read_only=read_only)
@@ -57,7 +57,7 @@ def make_engine(
 
     @event.listens_for(engine, "detach")
     def forget(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
-        with contextlib.suppress(ValueError):  # Another thread removed it.
+        with contextlib.suppress(ValueError):  # Another thread was first.
             opened.remove((connection, entry))
 
     def close() -> None:

@@ -1,11 +1,11 @@
-"""The table `eosdb_file`: the file's id, and the oldest program that its schema allows.
+"""The table `eosdb_file`: the file's id, and the oldest eosdb that can read its schema.
 
 The id is created with the file and kept as long as its history continues. An exact copy keeps it; a copy
 with another history gets a new one. It looks like a Kafka cluster id: 16 random bytes in base64url. It is
 not an event, because replay must not restore it.
 
-The other columns are all that an older program reads in a file of a newer schema, so every later schema
-keeps them.
+In a file of a newer schema, an older program reads only the other columns. So every later schema keeps
+them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ FORM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{20}[AQgw]")
 """128 bits in 22 characters; the last one encodes two bits."""
 
 
-# decisions/0072: the part of a newer file that older programs read.
+# decisions/0072: older programs read this row of a newer file.
 class Needs(NamedTuple):
-    """The programs that a file's schema allows."""
+    """The versions of eosdb that can open a file of this schema."""
 
     read_version: int
     """The lowest schema that a reading program must know. A writing program must know the file's own."""
@@ -48,7 +48,7 @@ def renew(connection: sqlite3.Connection) -> None:
 
 
 def bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Store the needs of the newest schema inside the caller's unit, and an id if the file has none."""
+    """Store the `Needs` of the newest schema inside the caller's unit, and an id if the file has none."""
     row = connection.execute("SELECT file_id FROM eosdb_file").fetchone()
     _save(connection, _new() if row is None else str(row[0]))
 
@@ -62,15 +62,15 @@ class Source(Protocol):
 
 
 def read(source: Source) -> str:
-    """Raises CorruptDatabaseError."""
+    """Return the file's id. Raises CorruptDatabaseError if it is missing."""
     row = source.execute("SELECT file_id FROM eosdb_file").fetchone()
     if row is None:
-        raise CorruptDatabaseError("the file has lost its id; `eosdb verify`, and restore a backup")
+        raise CorruptDatabaseError("the file has lost its id; run `eosdb verify` and restore a backup")
     return str(row[0])
 
 
 def needs(connection: sqlite3.Connection) -> Needs | None:
-    """Return the stored needs, perhaps of a newer schema; None if the file has none."""
+    """Return the stored `Needs`, perhaps of a newer schema; None if the file stores none."""
     try:
         row = connection.execute("SELECT read_version, first_release FROM eosdb_file").fetchone()
     except sqlite3.DatabaseError:
@@ -79,7 +79,7 @@ def needs(connection: sqlite3.Connection) -> Needs | None:
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """For `verify`: the faults of the stored row."""
+    """For `verify`: return the faults of the row in `eosdb_file`."""
     rows = connection.execute(
         "SELECT file_id, read_version, first_release, checksum FROM eosdb_file"
     ).fetchall()
@@ -93,8 +93,8 @@ def problems(connection: sqlite3.Connection) -> list[str]:
 
 
 def _new() -> str:
-    """A random id from the system's source, which differs in forked processes. As in Kafka it never
-    starts with `-`, which would look like an option."""
+    """Return a random id from the system's generator, so forked processes get different ids. As in Kafka it
+    never starts with `-`, which would look like an option."""
     while (text := base64.urlsafe_b64encode(os.urandom(16)).decode()[:22]).startswith("-"):
         pass
     return text

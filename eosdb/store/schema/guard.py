@@ -1,8 +1,8 @@
 """Protects eosdb's tables and views from the user's own SQL.
 
-eosdb alone writes them and every name that starts with `eosdb_`: the next rebuild would lose a row
-without an event. When SQLite compiles a statement on an owner's view or trigger, it reports the tables
-behind it. So we find the views and triggers that would break without eosdb's tables.
+Only eosdb may write them, and use names that start with `eosdb_`: the next rebuild would delete a row that
+no event describes. To find the owner's views and triggers that need eosdb's tables, it compiles statements
+on them: SQLite then reports every table that they use.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ _RESERVED: Final = (
 
 
 def check_names(connection: sqlite3.Connection) -> None:
-    """Raises InvalidRequestError if a user's table or view has a reserved name: SQLite does not tell the
-    authorizer the new name of a renamed table."""
+    """Raises InvalidRequestError if a user's table or view has a reserved name: for a renamed table, SQLite
+    does not pass the new name to the authorizer."""
     taken = [name for (name,) in connection.execute(_RESERVED) if name.lower() not in own_names()]
     if taken:
         raise InvalidRequestError(
             f"{', '.join(sorted(taken))}: names that begin with {PREFIX} are reserved for eosdb; nothing "
-            "of this was stored; give your table another name"
+            "was stored; give your table another name"
         )
 
 
@@ -93,11 +93,11 @@ def may_not(action: int, first: str | None, second: str | None) -> bool:
     if action in _ON_A_TABLE:
         return is_own(first or "")
     if action == sqlite3.SQLITE_ALTER_TABLE and first == "temp":
-        return True  # SQLite does not tell the new name.
+        return True  # SQLite does not report the new name.
     if action in _ON_A_SECOND_NAME:
         return is_own(second or "")
     if action == sqlite3.SQLITE_PRAGMA:
-        # Without a value the others only read; wal_checkpoint always writes.
+        # Without a value a pragma only reads, except wal_checkpoint.
         return (first or "").lower() in _PRAGMAS and (
             second is not None or first == "wal_checkpoint"
         )
@@ -105,7 +105,7 @@ def may_not(action: int, first: str | None, second: str | None) -> bool:
 
 
 def sets_connection(action: int, first: str | None, second: str | None) -> bool:
-    """Whether the action changes later statements on the connection, also eosdb's and the next block's."""
+    """Whether the action affects later statements on the connection: eosdb's own, or the next block's."""
     if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
         return True
     name = (first or "").lower()
@@ -113,8 +113,8 @@ def sets_connection(action: int, first: str | None, second: str | None) -> bool:
 
 
 def authorizer(connection: sqlite3.Connection) -> Callable[..., int]:
-    """Create the authorizer for connections with the user's own SQL. In an adopted file the user may set
-    the header."""
+    """Create the authorizer for connections that run the user's own SQL. In an adopted file the user may
+    set the header."""
     theirs = _HEADER if newest.of(connection).is_adopted else frozenset()
 
     def authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
@@ -131,7 +131,7 @@ def authorizer(connection: sqlite3.Connection) -> Callable[..., int]:
 def refused(error: BaseException | None) -> InvalidRequestError | None:
     """Return the error to raise if the guard caused SQLite's error; None otherwise."""
     code = getattr(error, "sqlite_errorcode", None)
-    # On a connection with an outdated schema, SQLite uses another code for the refusal.
+    # If the connection's schema is outdated, SQLite reports a rejection as SQLITE_SCHEMA.
     if code != sqlite3.SQLITE_AUTH and not (
         code == sqlite3.SQLITE_SCHEMA and str(error) == "not authorized"
     ):
@@ -175,7 +175,7 @@ def typed_views(connection: sqlite3.Connection) -> list[str]:
 
 
 def dependents(connection: sqlite3.Connection) -> list[str]:
-    """Return the owner's objects that use, belong to, or refer to eosdb's tables and views."""
+    """Describe the owner's indexes, triggers, views and foreign keys that use eosdb's tables and views."""
     ours = own_names().union(name.lower() for name in typed_views(connection))
     own = own_objects(connection)
     uses = [
@@ -200,8 +200,8 @@ def dependents(connection: sqlite3.Connection) -> list[str]:
 def _changes(
     connection: sqlite3.Connection, table: str, ours: frozenset[str]
 ) -> Iterator[set[str]]:
-    """For each kind of statement that fires triggers on the table, yield the views and triggers that use
-    eosdb's tables."""
+    """For INSERT, DELETE and UPDATE on the table, yield the views and triggers that the statement involves
+    and that use eosdb's tables."""
     columns = ""
     with contextlib.suppress(sqlite3.Error):
         columns = ", ".join(
@@ -220,7 +220,7 @@ def _changes(
 
 
 def _uses(connection: sqlite3.Connection, statement: str, ours: frozenset[str]) -> set[str]:
-    """The innermost view or trigger of each access to eosdb's tables; empty for a direct access."""
+    """Return the innermost view or trigger of each access to eosdb's tables; "" for a direct access."""
     sources: set[str] = set()
 
     def note(action: int, name: str | None, _: object, __: object, source: str | None) -> int:
@@ -230,7 +230,7 @@ def _uses(connection: sqlite3.Connection, statement: str, ours: frozenset[str]) 
 
     connection.set_authorizer(note)
     try:
-        with contextlib.suppress(sqlite3.Error):  # The object was broken before.
+        with contextlib.suppress(sqlite3.Error):  # The view or trigger does not compile.
             connection.execute(f"EXPLAIN {statement}").close()
     finally:
         connection.set_authorizer(None)
@@ -238,5 +238,5 @@ def _uses(connection: sqlite3.Connection, statement: str, ours: frozenset[str]) 
 
 
 def quoted(name: str) -> str:
-    """A user's own name as an identifier of SQL."""
+    """Quote a name of the user's as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'

@@ -3,9 +3,8 @@
 `application_id` in the header marks an eosdb file, `user_version` is its newest revision; an adopted file
 is identified by its tables (newest.py). Alembic is imported only to upgrade an older file.
 
-A writable file is in WAL mode from its first byte on. A file in rollback-journal mode is a published copy
-with the id and history of its source. Writes would begin a second history under that id, so it can only
-be read.
+A writable file is in WAL mode from the start. A file in rollback-journal mode is a published copy with the
+id and history of its source. Writes would give that id a second history, so the copy is read-only.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ _BACK: Final = "`PRAGMA journal_mode=WAL` in any SQLite client switches it back"
 
 
 class Opened(NamedTuple):
-    """The open writer mutex or, for reading only, the connection that has read the schema: that is most
-    of the cost of opening."""
+    """The open writer mutex or, for reading only, a connection that is kept because it has already read the
+    schema, which takes most of the time of opening."""
 
     mutex: WriterMutex | None
     reader: sqlite3.Connection | None
@@ -61,10 +60,10 @@ def open_file(
     """Make sure that `path` is an eosdb file of the newest schema, in WAL mode.
 
     `at_rest` is for reading only (see `connection.connect`). `adopt` adds eosdb's tables to another
-    application's file, with `to_wal` also to one in rollback-journal mode. A new file is durable
-    afterwards, unless `sync` is False. Raises DatabaseNotFoundError, NotAnEosdbFileError,
-    CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError or StorageError,
-    each with the file and the next step.
+    application's file; `to_wal` allows this in rollback-journal mode, too, by switching it to WAL mode. A
+    new file is durable afterwards, unless `sync` is False. Raises DatabaseNotFoundError,
+    NotAnEosdbFileError, CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError,
+    ReadOnlyDatabaseError or StorageError, each with the file and the next step.
     """
     check_version(sqlite3.sqlite_version_info)
     with forking.at_work(), system_calls(path):
@@ -93,7 +92,7 @@ def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
     forking.check_not_inherited(path)
     check_only_name(path)
     if os.path.exists(path + "-wal"):
-        # A published copy can be read from any file system.
+        # Only published copies, which have no -wal, can be read from any file system.
         check_local(path)
     _check_exists(path)
     if (name := mounted_name(path)) is not None and not _is_published_at_rest(path):
@@ -125,7 +124,7 @@ def _open_to_write(
         _check_exists(path)
     _check_folder(path, errors.StorageError)
     if os.path.exists(path) and not _was_open_to_write(path):
-        # Before the lock file: eosdb creates no file beside another application's.
+        # Checked before the lock file is created: another application's file gets no files beside it.
         if not os.path.exists(path + "-wal"):
             _close(_looked_at(path, lock_timeout_ms, at_rest=True)[1])
         _check_may_write(path, identify(path, lock_timeout_ms))
@@ -159,8 +158,8 @@ class Found(NamedTuple):
 
 
 def identify(path: str, busy_timeout_ms: int, *, by_header: bool = False) -> Found | None:
-    """Identify the file; None if it is absent or empty. With `by_header` the header suffices if it says
-    that the file has the newest schema. Raises NotAnEosdbFileError for a file of another kind,
+    """Return the kind and schema of the file; None if it is absent or empty. With `by_header`, only the
+    header is read if it states the newest schema. Raises NotAnEosdbFileError for a file of another kind,
     CorruptDatabaseError for a damaged one."""
     file, connection = _looked_at(path, busy_timeout_ms, by_header=by_header)
     _close(connection)
@@ -175,9 +174,9 @@ def _close(connection: sqlite3.Connection | None) -> None:
 def _looked_at(
     path: str, busy_timeout_ms: int, *, at_rest: bool = False, by_header: bool = False
 ) -> tuple[Found | None, sqlite3.Connection | None]:
-    """As `identify`, with the read-only connection, which the caller closes."""
-    # Only SQLite may open the file: closing a descriptor of our own would drop the POSIX locks of every
-    # other connection of this process.
+    """Do what `identify` does, and return also the read-only connection, which the caller closes."""
+    # Only SQLite opens the file: closing a descriptor of our own would drop the POSIX locks of this
+    # process's other connections.
     try:
         size = os.stat(path).st_size
     except FileNotFoundError:
@@ -213,21 +212,21 @@ def _looked_at(
             raise errors.NotAnEosdbFileError(f"{error}; eosdb did not touch it") from error
         if version <= SCHEMA_VERSION:
             raise
-        # A newer file, in a schema or format that this SQLite may not know.
+        # A newer eosdb's file, with SQL that this SQLite may not know.
         raise errors.SchemaTooNewError(_too_new(path, version, None)) from error
     if content.is_empty:
         return None, None
     raise errors.NotAnEosdbFileError(
-        f"{path} is a SQLite database of another application (application_id "
-        f"{content.application_id:#x}, expected {APPLICATION_ID:#x}); eosdb did not touch it. To have "
-        "eosdb's tables beside its own: `eosdb init --adopt FILE`, or eosdb.connect(path, adopt=True)"
+        f"{path} is a SQLite database of another application (application_id {content.application_id:#x}, "
+        f"expected {APPLICATION_ID:#x}); eosdb did not touch it. To add eosdb's tables to it: `eosdb init "
+        "--adopt FILE`, or eosdb.connect(path, adopt=True)"
     )
 
 
 def _found(connection: sqlite3.Connection, path: str, content: newest.Kind, version: int) -> Found:
     if version < 0:
         raise errors.CorruptDatabaseError(
-            f"{path} does not say which schema eosdb's tables have ({newest.ALEMBICS}); restore a backup"
+            f"{path} does not store the schema of eosdb's tables in {newest.ALEMBICS}; restore a backup"
         )
     needs = None
     if version > SCHEMA_VERSION:
@@ -255,7 +254,7 @@ def apply_revisions(connection: sqlite3.Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
     engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
-    # The unit is the caller's: SQLAlchemy must neither commit it nor roll it back on its way out.
+    # The caller ends the unit, so SQLAlchemy must neither commit nor roll back.
     for method in ("do_commit", "do_rollback"):
         setattr(engine.dialect, method, lambda _: None)
     with engine.connect() as opened:
@@ -292,7 +291,7 @@ def _create(path: str, busy_timeout_ms: int, *, sync: bool) -> None:
 
 
 def _upgrade(path: str, busy_timeout_ms: int, file: Found) -> None:
-    """Upgrade the file. No other connection may be open: it would go on with the earlier schema."""
+    """Upgrade the file. Other connections must be closed: they would go on with the earlier schema."""
 
     def upgrade(connection: sqlite3.Connection) -> None:
         apply_revisions(connection)
@@ -308,15 +307,15 @@ def _upgrade(path: str, busy_timeout_ms: int, file: Found) -> None:
         who = failures.describe_holders(path, [_IN_USE]) or failures.UNSEEN
         raise errors.DatabaseLockedError(
             f"{path} has schema {file.version} and is open in {who}, so it cannot be upgraded to "
-            f"{SCHEMA_VERSION}; nothing was changed. Close the file in every program, also in readers, and "
-            "open it again"
+            f"{SCHEMA_VERSION}; nothing was changed. Close the file in every program, readers included, "
+            "and open it again"
         ) from None
 
 
 def check_not_upgraded(
     connection: sqlite3.Connection, path: str, *, read_only: bool = False
 ) -> None:
-    """Check a file that had no connection for a while because of a fork. Raises SchemaTooNewError."""
+    """Raises SchemaTooNewError if another program upgraded the file while it was closed for a fork."""
     version = newest.of(connection).version
     if version is not None and version > SCHEMA_VERSION:
         if read_only and _is_readable(file_id.needs(connection)):
@@ -328,7 +327,7 @@ def check_not_upgraded(
 
 
 def check_journal(connection: sqlite3.Connection, path: str) -> None:
-    """For a file that was identified by its header alone. Raises CorruptDatabaseError."""
+    """Raises CorruptDatabaseError if the file has no journal, since its header alone was checked before."""
     try:
         connection.execute("SELECT max(position) FROM journal").fetchone()
     except sqlite3.OperationalError as error:
@@ -340,8 +339,8 @@ def check_journal(connection: sqlite3.Connection, path: str) -> None:
 
 
 def check_newest(connection: sqlite3.Connection, path: str) -> None:
-    """Check that a program's own connection reaches eosdb's tables of the newest schema, in WAL mode.
-    Raises what `open_file` raises."""
+    """Check that a program's own connection is to a file in WAL mode with eosdb's newest schema. Raises the
+    errors of `open_file`."""
     content = newest.of(connection)
     assert content.version is not None
     file = Found(content.version, not is_in_wal_mode(connection, path), content.is_adopted)
@@ -357,14 +356,14 @@ def _in_unit(
     is_adopted: bool = False,
     is_alone: bool = False,
 ) -> None:
-    """Change the schema in one commit, and put eosdb's own file into WAL mode. With `is_alone` no other
-    connection may be open, or be opened meanwhile."""
+    """Change the schema in one commit, and switch eosdb's own file to WAL mode. `is_alone` waits until all
+    other connections are closed, and excludes new ones."""
     with translated(path):
         connection = connect(path, busy_timeout_ms, create=True)
         try:
             if is_alone:
-                # Every connection keeps a shared lock on the file, also in WAL mode, so this waits for
-                # all others to close.
+                # Every open connection has a shared lock on the file, so this waits until all others are
+                # closed.
                 connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             if not is_adopted:
                 connection.execute(newest.GIVES_PAGES_BACK)
@@ -393,9 +392,9 @@ def _open_mutex(path: str, lock_timeout_ms: int) -> WriterMutex:
                 f"the folder of {path} is not writable; open it with read_only=True"
             ) from None
         raise errors.ReadOnlyDatabaseError(
-            f"{lock} may not be written by this user, though {path} may: it belongs to the user with the "
-            f"number {os.stat(lock).st_uid}. Give it the owner and the mode of the database (`chown` and "
-            f"`chmod --reference={path} {lock}`), or open the file with read_only=True"
+            f"{lock} is not writable by this user, but {path} is: it belongs to user id "
+            f"{os.stat(lock).st_uid}. Give it the owner and the mode of the database (`chown` and `chmod "
+            f"--reference={path} {lock}`), or open the file with read_only=True"
         ) from None
 
 
@@ -404,8 +403,8 @@ def _check_folder(path: str, kind: type[errors.EosdbError]) -> None:
     if not os.path.isdir(folder):
         what = "is not a folder" if os.path.exists(folder) else "does not exist"
         raise kind(
-            f"{path} cannot be made or opened: its folder {folder} {what}; correct the path, or make the "
-            "folder first"
+            f"{path} cannot be opened: its folder {folder} {what}; correct the path, or create the folder "
+            "first"
         )
 
 
@@ -413,12 +412,12 @@ def _check_exists(path: str) -> None:
     _check_folder(path, errors.DatabaseNotFoundError)
     if not os.path.exists(path):
         raise errors.DatabaseNotFoundError(
-            f"{path} does not exist; make it with `eosdb init` or create=True"
+            f"{path} does not exist; create it with `eosdb init` or create=True"
         )
 
 
 def _was_open_to_write(path: str) -> bool:
-    """Whether a lock file has content, which only an open file writes."""
+    """Whether the lock file has content, which is written when a program opens the file for writing."""
     lock = path + LOCK
     return os.path.exists(lock) and os.path.getsize(lock) > 0
 
@@ -429,20 +428,19 @@ def _check_not_published(path: str, file: Found | None) -> None:
     if _was_open_to_write(path):
         raise errors.ReadOnlyDatabaseError(
             f"{path} is in SQLite's rollback-journal mode: another program has switched it from WAL mode, "
-            f"or a published copy stands in its place. {_BACK}; a copy never changes: write to the file "
-            "that it was made from"
+            f"or a published copy has replaced it. {_BACK}; if it is a copy, write to the original file "
+            "instead"
         )
     raise errors.ReadOnlyDatabaseError(
-        f"{path} is a published copy (in SQLite's rollback-journal mode), which never changes. Read it "
-        "with read_only=True, and write to the file that it was made from. To write to a copy of it: "
-        "`eosdb backup` makes one with the same id, to take the place of a lost original; `eosdb "
-        "restore` one with an id of its own. Or it is no copy, and another program has switched its "
-        f"journal mode: {_BACK}"
+        f"{path} is a published copy (in SQLite's rollback-journal mode), which is read-only. Read it with "
+        "read_only=True, and write to the original file. For a writable copy, use `eosdb restore` (new "
+        "id), or `eosdb backup` to replace a lost original (same id). If it is no copy, another program "
+        f"has switched its journal mode: {_BACK}"
     )
 
 
 def _check_may_write(path: str, file: Found | None) -> None:
-    """Refuse to write a published copy, or a file of a schema that this program does not know."""
+    """Raises ReadOnlyDatabaseError for a published copy, SchemaTooNewError for a newer schema."""
     _check_not_published(path, file)
     if file is not None and file.version > SCHEMA_VERSION:
         raise errors.SchemaTooNewError(_too_new(path, file.version, file.needs))
@@ -462,8 +460,8 @@ def _is_readable(needs: file_id.Needs | None) -> bool:
 
 
 def check_known(connection: sqlite3.Connection) -> None:
-    """Check that events may be folded: a newer file that can be read may have unknown events. Raises
-    SchemaTooNewError."""
+    """Raises SchemaTooNewError for a file of a newer schema: it can be read, but may have events that this
+    program cannot fold."""
     version = newest.of(connection).version
     if version is not None and version > SCHEMA_VERSION:
         ((path,),) = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'")

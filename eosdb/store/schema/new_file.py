@@ -1,7 +1,7 @@
-"""Creates a file: written beside its path from an image, synced, and then renamed, for two fsyncs in all.
+"""Creates a file: writes it under another name, syncs it, then gives it its name. That takes two fsyncs.
 
-Other programs, and the next start after power loss, see no file or a whole one. The caller holds the
-writer mutex.
+Other programs see either no file or a complete one, also after a power loss. The caller holds the writer
+mutex.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _LEFT_BEHIND: Final = ("-wal", "-shm", "-journal")
 
 
 def make(path: str, *, sync: bool) -> bool:
-    """Create an empty eosdb file at a free `path`; durable if `sync`. Returns False and does nothing
-    where the system does not support this: then let SQLite create the file, or report the failure. Raises
-    StorageError if another program has just created one."""
+    """Create an empty eosdb file at an unused `path`; durable if `sync`. Returns False without an effect if
+    the system does not support this. The caller then lets SQLite create the file. Raises StorageError if
+    another program has just created one."""
     data = _image()
     if data is None:
         return False
@@ -36,9 +36,9 @@ def make(path: str, *, sync: bool) -> bool:
     try:
         _write(unfinished, data, sync=sync)
         reach(Failpoint.MIGRATION_APPLIED)
-        # The new file would be read with the WAL of a deleted one.
+        # SQLite would read a deleted file's WAL into the new file.
         remove_left_behind(path, sync=sync)
-        # Not renamed: that would replace a file that another program creates at this moment.
+        # A rename would replace a file that another program has just created; a link fails.
         os.link(unfinished, path)
     except FileExistsError:
         raise StorageError(
@@ -80,7 +80,7 @@ def _write(path: str, data: bytes, *, sync: bool) -> None:
 
 
 def remove_left_behind(path: str, *, sync: bool) -> None:
-    """Remove stale files beside a new database, as SQLite does; durably, before the new file appears."""
+    """Remove the WAL, -shm and journal of an earlier file at `path`, as SQLite does; durably if `sync`."""
     stale = [path + suffix for suffix in _LEFT_BEHIND if os.path.lexists(path + suffix)]
     for name in stale:
         os.unlink(name)
@@ -89,7 +89,7 @@ def remove_left_behind(path: str, *, sync: bool) -> None:
 
 
 def _image() -> bytes | None:
-    """Return a new file's bytes, with an id of its own; None if Python's sqlite3 cannot serialize a
+    """Return the bytes of a new file with a new id; None if Python's sqlite3 cannot serialize a
     database."""
     if not hasattr(sqlite3.Connection, "serialize"):
         return None
@@ -100,14 +100,14 @@ def _image() -> bytes | None:
     try:
         file_id.renew(template)
         data = bytearray(template.serialize())
-    except SystemError as error:  # Python's error when SQLite got no memory.
+    except SystemError as error:  # Python raises this when SQLite gets no memory.
         raise MemoryError from error
     _idle.append(template)
     data[FORMAT_AT] = WAL_FORMAT
     return bytes(data)
 
 
-# Kept for the next file, because its connection has parsed the schema.
+# A template is kept for the next file: parsing the schema takes long.
 _idle: Final[list[sqlite3.Connection]] = []
 
 

@@ -5,9 +5,9 @@ empty file is kept as a script, and a test compares the two. 64-bit integers are
 reader takes INTEGER for 32 bits. Statements of projections are made for the live tables and the
 baseline's.
 
-The kind of a file is eosdb's own, by its header, or another application's with eosdb's tables in it. The
-header of an adopted file belongs to its owner: applications store their schema number in `user_version` and
-their identity in `application_id`. eosdb recognises such a file by its tables.
+A file is either eosdb's own, recognised by its header, or another application's with eosdb's tables. The
+header of such an adopted file belongs to its owner: applications store their schema number in
+`user_version` and their identity in `application_id`. So eosdb recognises it by its tables.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Kind(NamedTuple):
 
 # decisions/0044: the header of an adopted file is its owner's.
 def of(connection: sqlite3.Connection) -> Kind:
-    """Determine the kind. For eosdb's own files that takes two look-ups in the header."""
+    """Return the kind of the file. For eosdb's own files, two fields of the header suffice."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (user_version,) = connection.execute("PRAGMA user_version").fetchone()
     if application_id == APPLICATION_ID:
@@ -58,11 +58,11 @@ APPLICATION_ID: Final = 0x656F7364
 SCHEMA_VERSION: Final = 11
 """The number of the newest revision in `migrations`."""
 EVENT_TABLES: Final = ("journal", "records")
-# decisions/0009: not folded from events, so a rebuild keeps them.
+# decisions/0009: sessions are not folded from events, so a rebuild keeps this table.
 LEASE_TABLES: Final = ("group_sessions",)
 IDENTITY_TABLE: Final = "eosdb_file"
 """The table with the file id. It is not an event, because it belongs to the file and not to its history."""
-# decisions/0022: the folded tables as of an earlier event, onto which later events are folded.
+# decisions/0022: the baseline is a copy of the folded tables as of an earlier event; replay starts from it.
 BASELINE_TABLE: Final = "eosdb_baseline"
 """The table with that event's position. Copies of the folded tables have its name as their prefix."""
 ALEMBICS: Final = "eosdb_alembic_version"
@@ -92,7 +92,7 @@ def newest_schema() -> tuple[SchemaObject, ...]:
 
 
 def tables() -> tuple[str, ...]:
-    """Return the names of all tables, each after those it refers to."""
+    """Return the names of all tables, each after the tables that its foreign keys refer to."""
     return tuple(table.table for table in newest_schema() if table.type == "table")
 
 
@@ -109,13 +109,12 @@ def in_baseline(table: str) -> str:
     return f"{BASELINE_TABLE}_{table.removeprefix('eosdb_')}"
 
 
-# decisions/0023: housekeeping returns free pages. Must run before the first page is written.
+# decisions/0023: lets housekeeping return free pages. Has an effect only before the first page is written.
 GIVES_PAGES_BACK: Final = "PRAGMA auto_vacuum=INCREMENTAL"
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Create the schema in an empty database, and mark its header. Atomic only inside a unit of the
-    caller."""
+    """Create the schema in an empty database, and mark its header. The caller provides the transaction."""
     create_objects(connection)
     stamp(connection, SCHEMA_VERSION)
 
@@ -129,7 +128,7 @@ def create_objects(connection: sqlite3.Connection) -> None:
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """For `verify`: the fault of the stored revision, if any."""
+    """For `verify`: return the fault of the stored revision, if any."""
     revisions = [name for (name,) in connection.execute(f"SELECT version_num FROM {ALEMBICS}")]
     if revisions == [f"{SCHEMA_VERSION:04}"]:
         return []
@@ -197,10 +196,10 @@ def views() -> dict[str, str]:
 _TABLE: Final = re.compile(r"\{(\w+)\}")
 
 
-# decisions/0022: both use the same projections, so their statements differ only in table names.
+# decisions/0022: the same projections fold into both, with statements that differ only in table names.
 class Statement(str):
-    """SQL, written with the names of materialized tables in braces. The string itself is for the live
-    tables, `baseline` for the baseline's."""
+    """An SQL statement for the live tables, and in `baseline` the same one for the baseline's tables. The
+    template has the names of materialized tables in braces."""
 
     __slots__ = ("baseline",)
 

@@ -1,1 +1,1 @@
-"""The contract's views, one .sql file each, recreated after every upgrade."""
+"""The documented views, one .sql file each, recreated after every upgrade."""

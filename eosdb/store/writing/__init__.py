@@ -1,1 +1,1 @@
-"""Writing units of events: one writer at a time, and many units in one commit."""
+"""Write units of events: there is one writer at a time, and a commit can contain many requests."""

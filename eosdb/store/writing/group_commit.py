@@ -1,15 +1,15 @@
 """Group commit: requests of many threads share one SQLite commit (decisions/0016).
 
-Every thread queues its request and tries to become the leader. The leader runs the queued requests in one
-unit, commits once, wakes the threads of these requests, and then the next leader.
+Every thread queues its request and tries to take a lock, the lead. The leader runs the queued requests in
+one unit, commits once, and wakes the threads of these requests, then the next leader.
 
-A turn that is held for a block (`db.begin()`) belongs to the block and not to a thread: web frameworks
-enter and leave a block in different threads of a pool (decisions/0042). Its request stays first in the
-queue until the block is left, so no other thread leads.
+A block (`db.begin()`) queues a request called a turn, which stays first in the queue until the block ends,
+so no other thread leads. The turn belongs to the block and not to a thread: web frameworks enter and leave
+a block in different threads of a pool (decisions/0042).
 
-A signal (Ctrl-C) may raise between any two steps of Python (decisions/0018). So the lead is a C lock that
-knows its owner and is released by one call. A turn ends by one assignment, a request stays in the queue
-until it is done, and no thread relies on being woken.
+A signal (Ctrl-C) may raise between any two steps of Python (decisions/0018). So the lead is a C lock with
+an owner, released by one call. One assignment ends a turn. A request stays in the queue until it is done.
+Threads also poll, in case nobody wakes them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from eosdb.store.writing.unit import Unit
 T = TypeVar("T")
 
 _ROUND_MAX: Final = 128
-# decisions/0016: otherwise threads that write all the time split into two halves that never share a
+# decisions/0016: without this wait, threads that write all the time form two halves that never share a
 # commit.
 _GATHER_SECONDS: Final = 0.0005
 """The longest a leader waits for more requests: less than a sync takes on most disks."""
@@ -74,7 +74,7 @@ class Request:
         return not (self.done or self.is_left)
 
     def prepare_to_wait(self) -> bool:
-        """Make the thread wakeable; returns whether it already was."""
+        """Create the lock for `wait` and `wake`; returns whether it existed."""
         if self._wake is not None:
             return True
         wake = threading.Lock()
@@ -89,7 +89,7 @@ class Request:
 
     def wake(self) -> None:
         if self._wake is not None:
-            with contextlib.suppress(RuntimeError):  # It was woken already.
+            with contextlib.suppress(RuntimeError):  # Already woken.
                 self._wake.release()
 
 
@@ -97,7 +97,7 @@ def _nothing(_: Unit) -> None:
     return None
 
 
-# decisions/0042: a turn belongs to its block, wherever that runs.
+# decisions/0042: a turn belongs to its block, not to a thread.
 _turns: Final[ContextVar[tuple[Request, ...]]] = ContextVar("eosdb_turns", default=())
 """The turns of the blocks that contain the running code. Ended turns are ignored: a block that is left in
 another context cannot remove its turn here."""
@@ -148,10 +148,10 @@ class GroupCommit:
                 if sync and self._crowd > 1:
                     self._gather(request)
                 self._run_next_round()
-                if not request.done:  # An interrupt came before its turn.
+                if not request.done:  # An interrupted leader had not reached this request.
                     self.go_on()
         except Exception:
-            # An error after a commit must not look like a failed commit.
+            # After the commit, an error must not look like a failed commit.
             if not request.done:
                 raise
         finally:
@@ -159,7 +159,7 @@ class GroupCommit:
             try:
                 self._lead.release()
             except RuntimeError:
-                pass  # Another thread led.
+                pass  # This thread did not lead.
             else:
                 self._wake_next()
             if request.give_back is not None:
@@ -170,8 +170,8 @@ class GroupCommit:
         return result
 
     def _outcome(self, request: Request) -> Any:
-        """The result of a request whose thread was interrupted; None if it was not carried out. Waits for
-        the lead, which is free once the request's round is over."""
+        """Return the result of a request whose thread was interrupted; None if the request was not
+        committed. Waits for the lead, which is free after the request's round."""
         self._check_leads_no_round()
         try:
             if not (request.done or self._lead.acquire(timeout=self._patience_ms / 1000)):
@@ -183,7 +183,7 @@ class GroupCommit:
         return request.result if request.done and request.error is None else None
 
     def new_turn(self, what: str) -> Request:
-        """Return a turn, to be taken with `take`: no other request leads until any thread sets `is_left`.
+        """Return a turn for `take`. From then on, no other request leads until some thread sets `is_left`.
         `what` is its purpose, for error texts. Raises IllegalStateError inside the block of another turn.
         """
         self.check_holds_nothing()
@@ -202,7 +202,7 @@ class GroupCommit:
             try:
                 self._lead.release()
             except RuntimeError:
-                turn.is_left = True  # Another turn holds the lead.
+                turn.is_left = True  # This thread does not lead: the wait failed.
             if turn.give_back is not None:
                 turn.give_back()
         _turns.set((*_turns_here(), turn))
@@ -215,8 +215,8 @@ class GroupCommit:
         self._wake_next()
 
     def check_holds_nothing(self) -> None:
-        """Raises IllegalStateError where waiting for the turn would never end: inside the turn's block,
-        and in the thread that is running a round."""
+        """Raises IllegalStateError where waiting for the lead would never end: inside a turn's block, and
+        in the thread that is running a round."""
         holder = self._holder
         if holder is not None and not holder.is_left:
             if holder in _turns.get():
@@ -226,8 +226,8 @@ class GroupCommit:
                 )
             if holder.thread == threading.get_ident() and _runs_a_loop():
                 raise IllegalStateError(
-                    "another task of this event loop is inside a block of db.begin(), and could not go "
-                    "on while this one waits; use blocks in threads (asyncio.to_thread), or eosdb.aio"
+                    "another task of this event loop is inside a block of db.begin(), and could not go on "
+                    "while this task waits; run blocks in threads (asyncio.to_thread), or use eosdb.aio"
                 )
         self._check_leads_no_round()
 
@@ -248,7 +248,7 @@ class GroupCommit:
             self._wait_for_lead(last, math.inf)
         finally:
             last.is_left = True
-            # decisions/0018: only calls into C, between which no signal gets in.
+            # decisions/0018: no signal can raise between these calls into C.
             try:  # noqa: SIM105
                 self._lead.release()
             except RuntimeError:
@@ -256,8 +256,7 @@ class GroupCommit:
         self._wake_next()
 
     def pause(self, patience_s: float) -> bool:
-        """Take the lead if it becomes free within that time, and keep it until `go_on` in the same
-        thread."""
+        """Take the lead if it is free within `patience_s`, and keep it until `go_on` in the same thread."""
         try:
             self.check_holds_nothing()
         except IllegalStateError:
@@ -278,13 +277,13 @@ class GroupCommit:
     # -- waiting --------------------------------------------------------------------------------
 
     def _queue_up(self, request: Request) -> None:
-        # decisions/0042: a block may need the very thread that would wait for it.
+        # decisions/0042: a block may need this thread to end, so the thread is lent during the wait.
         if not self._append(request, unless_behind_a_block=threads.may_lend()):
             request.give_back = threads.lend()
             self._append(request)
 
     def _append(self, request: Request, *, unless_behind_a_block: bool = False) -> bool:
-        """Queue the request. Returns whether it is queued."""
+        """Queue the request. Returns False if it would wait for a block that the caller wants to avoid."""
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal()
@@ -297,10 +296,10 @@ class GroupCommit:
         return True
 
     def _wait_for_lead(self, request: Request, at_most_s: float | None = None) -> bool:
-        """Wait for the lead. True when this thread leads; False when the request is done or the time is
-        up. Without a time-out, raises DatabaseLockedError if a block takes too long. The request is
-        queued before this checks for a leader, and a leader checks the queue after it has released the
-        lead: one of the two sees the other."""
+        """Wait for the lead. True when this thread leads; False when the request is done or the time is up.
+        Without a time-out, raises DatabaseLockedError if a block takes too long. The request is queued
+        before this checks for a leader, and a leader checks the queue after it releases the lead. So no
+        request is missed."""
         waited = 0.0
         while not request.done:
             if self._lead.acquire(blocking=False):
@@ -318,7 +317,7 @@ class GroupCommit:
         return False
 
     def _may_lead(self, request: Request) -> bool:
-        """A request waits behind an earlier turn, and a turn waits behind every earlier request."""
+        """Whether this may lead: a request waits for earlier turns, a turn for every earlier request."""
         with self._lock:
             first = self._first()
             return first is request or not (request.alone or (first is not None and first.alone))
@@ -354,7 +353,7 @@ class GroupCommit:
     # -- leading --------------------------------------------------------------------------------
 
     def _gather(self, own: Request) -> None:
-        """Wait until the threads that submitted requests recently have done so again."""
+        """Wait shortly until the threads with recent requests submit more, to share the round."""
         own.prepare_to_wait()
         try:
             with self._lock:

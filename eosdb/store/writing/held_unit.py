@@ -1,7 +1,7 @@
-"""A write unit that a caller holds open around its own statements (`Database.begin`).
+"""A write unit that stays open while the caller runs its own statements (`Database.begin`).
 
-It has a separate connection, so that a user's statements cannot harm the writer's. SQLAlchemy wraps that
-connection on request; statements that would end the unit are rejected.
+It has a separate connection, so a user's statements cannot affect the writer's connection. SQLAlchemy can
+wrap the separate one. Statements that would end the unit are rejected.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _COLLATIONS: Final = frozenset({"binary", "nocase", "rtrim"})
 
 
 class SharedConnection(sqlite3.Connection):
-    """A connection that runs the user's statements and eosdb's own; its owner says whose turn it is.
+    """A connection for both the user's statements and eosdb's. `owner.is_ours` is set while eosdb's run.
 
-    Calls that would change the meaning of eosdb's statements are rejected. After calls that would affect
-    the next block, which belongs to another request, the connection is not used again.
+    Calls that would change the meaning of eosdb's statements are rejected. After a call that would affect a
+    later block, the connection is not used again.
     """
 
     owner: HeldUnit | None = None
@@ -50,7 +50,7 @@ class SharedConnection(sqlite3.Connection):
         return self.owner is not None and not self.owner.is_ours
 
     def blobopen(self, *args: Any, **kwargs: Any) -> sqlite3.Blob:
-        """Reject writable blobs of eosdb's tables: SQLite does not call the authorizer for blobs."""
+        """Reject writable blobs of eosdb's tables here, since SQLite does not ask the authorizer."""
         if self.is_guarded and guard.is_own(str(args[0])) and not kwargs.get("readonly"):
             raise _refusal(f"writing a blob of {args[0]}")
         return super().blobopen(*args, **kwargs)
@@ -63,7 +63,7 @@ class SharedConnection(sqlite3.Connection):
         super().__setattr__(name, value)
 
     def set_progress_handler(self, progress_handler: Callable[[], Any] | None, n: int) -> None:
-        """Set a progress handler for the user's statements; it does not interrupt eosdb's, such as
+        """Set a progress handler for the user's statements. It cannot interrupt eosdb's own, such as
         ROLLBACK."""
         watch = progress_handler
         if self.is_guarded and progress_handler is not None:
@@ -75,8 +75,8 @@ class SharedConnection(sqlite3.Connection):
         super().set_progress_handler(watch, n)
 
     def check_function(self, name: str) -> None:
-        """Raises InvalidRequestError for SQLite's own functions and collations that eosdb's statements
-        and views call."""
+        """Raises InvalidRequestError if `name` is a function or collation of SQLite's: eosdb's statements
+        call these."""
         sql = "SELECT 1 FROM pragma_function_list WHERE builtin AND name = ?"
         if name.lower() in _COLLATIONS or self.execute(sql, (name.lower(),)).fetchone():
             raise _refusal(f"replacing SQLite's {name}")
@@ -103,7 +103,7 @@ def _guarded(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name in (*_CARRIED, *_REFUSED):
-    if hasattr(sqlite3.Connection, _name):  # Older Pythons lack some of them.
+    if hasattr(sqlite3.Connection, _name):  # Older Pythons have fewer methods.
         setattr(SharedConnection, _name, _guarded(_name, getattr(sqlite3.Connection, _name)))
 
 
@@ -111,8 +111,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import ExceptionContext
 
-# The driver caches statements by their text, and SQLite asks the authorizer only when it prepares one.
-# The comment makes these texts differ from any user's.
+# SQLite calls the authorizer only when a statement is prepared, and the driver caches statements by their
+# text. So a comment makes these texts differ from the user's.
 _SET: Final = "SAVEPOINT eosdb_part /* eosdb */"
 _UNDO: Final = "ROLLBACK TO eosdb_part /* eosdb */"
 _KEEP: Final = "RELEASE eosdb_part /* eosdb */"
@@ -132,7 +132,7 @@ _ENDS_ITSELF: Final = (
 
 
 class HeldUnit:
-    """One unit at a time, begun and ended by the store."""
+    """The unit of a `db.begin()` block. The store begins and ends it, and reuses this object."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class HeldUnit:
         timings: Timings,
     ) -> None:
         with translated(path):
-            # decisions/0012: a block has the lead, the mutex and a connection of its own.
+            # decisions/0012: a block has a connection of its own.
             connection = connect(path, 0, factory=SharedConnection)
             assert isinstance(connection, SharedConnection)
             keep_roll_back(connection)
@@ -173,7 +173,7 @@ class HeldUnit:
 
     @property
     def is_whole(self) -> bool:
-        """Whether SQLite still has the unit open and has not rolled it back by itself."""
+        """Whether the unit is still open: SQLite has not rolled it back by itself."""
         return self._raw.in_transaction
 
     @property
@@ -191,7 +191,7 @@ class HeldUnit:
         self._raw.row_factory, self._raw.text_factory = row, text
 
     def begin(self, synchronous: str, deadline_ns: int) -> None:
-        self._end()  # A signal may have kept the last unit from ending.
+        self._end()  # A signal may have interrupted the end of the last unit.
         with self._translated():
             self._raw.execute(f"PRAGMA synchronous={synchronous}")
             self._unit.forget()
@@ -212,14 +212,14 @@ class HeldUnit:
             with self._translated():
                 try:
                     self._timings.committing()
-                    # As in Writer._commit: MemoryError means that the commit failed.
+                    # As in Writer.commit: MemoryError means that the commit failed.
                     self._raw.commit()
                     is_committed = True
                 except sqlite3.Error as error:
                     self._note(error)
                     raise
         except EosdbError:
-            if not is_committed:  # After the commit no memory may be left for this.
+            if not is_committed:  # After the commit, an error of memory is no failure.
                 raise
         return 16_384 + before
 
@@ -231,7 +231,7 @@ class HeldUnit:
             finally:
                 roll_back_without_memory(self._raw)
         finally:
-            self.is_ours = False  # The guard also protects a connection that a program has kept.
+            self.is_ours = False  # The program may still use its connection, so the guard stays on.
 
     def close(self) -> None:
         self.is_ours = True
@@ -239,7 +239,7 @@ class HeldUnit:
 
     @contextlib.contextmanager
     def ours(self) -> Iterator[Unit]:
-        """Write to eosdb's tables: everything in the block or, if it raises, nothing."""
+        """Yield the unit for a write to eosdb's tables. If the block raises, the whole write is undone."""
         self._check_begun()
         self.is_ours = True
         factories = self._raw.row_factory, self._raw.text_factory
@@ -282,7 +282,7 @@ class HeldUnit:
         if not self._has_temporary:
             return
         self.is_ours = True
-        with contextlib.suppress(sqlite3.Error):  # The user is still reading a result.
+        with contextlib.suppress(sqlite3.Error):  # Fails while the user is reading a result.
             for kind, name in self._raw.execute(_TEMPORARY).fetchall():
                 self._raw.execute(f"DROP {kind} IF EXISTS temp.{guard.quoted(name)}")
 
@@ -306,15 +306,15 @@ class HeldUnit:
             self._raw.execute(statement)
 
     def _forget_what_was_undone(self) -> None:
-        """Clear the memos if the user's own savepoint has rolled back rows of ours. Every write of ours
-        adds an event, so the newest position shows it."""
+        """Clear the memos if the user has rolled back writes of eosdb's to a savepoint. Every such write
+        adds an event, so the newest position shows a rollback."""
         (position,) = self._raw.execute(LAST_POSITION).fetchone()
         if position != self._unit.last_position():
             self._unit.forget()
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """As `translated`; also notes an error of the file."""
+        """Translate SQLite's errors inside the block, and remember an error of the file."""
         try:
             with translated(self._path):
                 yield
@@ -325,8 +325,8 @@ class HeldUnit:
             if not isinstance(cause, sqlite3.Error):
                 raise
             if _is_refusal(cause):
-                # The authorizer allows every statement of eosdb's. So a signal's handler raised in
-                # `_authorize`, and the driver took that for a refusal.
+                # eosdb's own statements are always allowed. So a signal handler raised inside `_authorize`,
+                # which the driver reports as a rejection.
                 raise KeyboardInterrupt from error
             if cause.sqlite_errorcode == sqlite3.SQLITE_BUSY and self._raw.in_transaction:
                 self.is_spoilt = True
@@ -340,7 +340,7 @@ class HeldUnit:
 
     @property
     def connection(self) -> Connection:
-        """SQLAlchemy's view of the unit."""
+        """The unit's connection, wrapped by SQLAlchemy."""
         if self._wrapped is None:
             self._wrapped = self._wrap()
         return self._wrapped
@@ -348,8 +348,8 @@ class HeldUnit:
     def _wrap(self) -> Connection:
         if self._engine is None:
             self._engine = self._make_engine()
-        # SQLAlchemy inspects an engine's first connection, and rolls it back afterwards.
-        self.is_ours = True  # SQLAlchemy also registers functions.
+        # SQLAlchemy inspects an engine's first connection, then rolls back, which `_let_end` ignores.
+        self.is_ours = True  # So SQLAlchemy may register functions.
         try:
             with self._let_end():
                 wrapped = self._engine.connect()
@@ -370,7 +370,7 @@ class HeldUnit:
             poolclass=StaticPool,
             pool_reset_on_return=None,
         )
-        # SQLAlchemy closes a connection on which a signal has raised; ours is rolled back and stays open.
+        # After a signal SQLAlchemy closes the connection. This one stays open and is rolled back.
         for method in ("do_close", "do_terminate"):
             setattr(engine.dialect, method, _leave_open)
 
@@ -391,7 +391,7 @@ class HeldUnit:
 
     @contextlib.contextmanager
     def _let_end(self) -> Iterator[None]:
-        """SQLAlchemy ends its transaction here without any effect on the unit."""
+        """Inside the block, SQLAlchemy may commit or roll back without an effect on the unit."""
         self._ending = True
         try:
             yield
@@ -416,7 +416,7 @@ class HeldUnit:
         if not self._raw.in_transaction:
             raise IllegalStateError(
                 "SQLite has rolled back the transaction of this block (the disk is full, or a statement "
-                "said OR ROLLBACK); nothing was stored, begin again"
+                "contained OR ROLLBACK); nothing was stored. Begin again"
             )
 
     def _authorize(
@@ -439,7 +439,6 @@ def _leave_open(_: object) -> None: ...
 
 
 def _is_refusal(error: BaseException | None) -> bool:
-    """Whether the authorizer caused the error: for a function SQLite reports it under the generic error
-    code."""
+    """Whether the authorizer caused the error. For a function call SQLite reports only the generic code."""
     code = getattr(error, "sqlite_errorcode", None)
     return code == sqlite3.SQLITE_AUTH or "not authorized" in str(error)

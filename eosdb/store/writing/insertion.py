@@ -1,4 +1,4 @@
-"""INSERT statements for any number of rows: each statement costs as much as a row, so units use few."""
+"""INSERT statements for many rows: a statement costs as much as inserting a row, so units use few."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ numbers."""
 
 
 class Insertion:
-    """One kind of INSERT. `build` makes the SQL for a number of rows."""
+    """An INSERT into one table. `build` returns its SQL for a number of rows."""
 
     __slots__ = ("_is_checked", "statement", "table")
 
@@ -36,7 +36,7 @@ class Insertion:
     def statements(
         self, rows: Sequence[Sequence[object]]
     ) -> Iterator[tuple[str, Sequence[object]]]:
-        """Yield few statements, which stay prepared, and parameters that insert all rows in order."""
+        """Yield statements of a few sizes, which stay prepared, and parameters to insert all rows."""
         left = len(rows)
         while left:
             size = left if left < 16 else 16 if left < 64 else 64
@@ -57,7 +57,7 @@ class Insertion:
 
 
 class FoldedInsertion(Insertion):
-    """An INSERT for projections; `baseline` is the same INSERT into the baseline's table."""
+    """An INSERT of a projection; `baseline` is the same INSERT into the baseline's table."""
 
     __slots__ = ("baseline",)
 

@@ -1,8 +1,8 @@
 """A unit inside a transaction that the program has begun on its own connection (`eosdb.join`).
 
-The program commits or rolls back, perhaps to a savepoint, and eosdb does not learn of it. So no memo
-survives a call, and every other connection detects the commit by `data_version`, like another process's.
-No authorizer of ours guards the connection, so each call checks the connection's settings and schema.
+The program commits or rolls back, perhaps to a savepoint, without notice to eosdb. So no memo survives a
+call, and other connections detect the commit by `data_version`, like a commit of another process. The
+connection has no authorizer of eosdb's, so each call checks its settings and schema.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from eosdb.store.writing.held_unit import UNREAD
 from eosdb.store.writing.unit import Apply, Parameters, Unit
 
 _BEGIN: Final = "BEGIN IMMEDIATE"
-# Takes the write lock, or waits for it, before the unit reads anything.
+# Writes nothing, but takes the write lock before the unit reads anything.
 _LOCK: Final = "UPDATE main.eosdb_file SET file_id = file_id WHERE 0"
 _SET: Final = "SAVEPOINT eosdb_joined"
 _UNDO: Final = "ROLLBACK TO eosdb_joined"
 _KEEP: Final = "RELEASE eosdb_joined"
-# A PRAGMA, not its table-valued function: that would read in the transaction, which could then not wait
-# for the lock.
+# The pragma's table-valued function would start a read in the transaction, which then could not wait for
+# the lock.
 _FILES: Final = "PRAGMA database_list"
 _TEMPORARY: Final = "SELECT name, tbl_name FROM sqlite_temp_master"
-# One column of each type in eosdb's tables: converters are registered by type name.
+# One column of each type in eosdb's tables, to detect converters, which are registered by type name.
 _TRIAL: Final = "SELECT topic_id, partitions, topic FROM main.topics LIMIT 1"
 FUNCTIONS: Final = ("count", "ifnull", "max")
 """The SQLite functions that eosdb's statements call in such a unit."""
-# If the connection's authorizer ignores a call, there is no error: the result is NULL, or no row.
+# If the connection's authorizer ignores a function, it returns NULL or no row, and no error.
 _CALLS: Final = "SELECT max(1, 2), ifnull(NULL, 3), count(*), max(column1) FROM (VALUES (4), (5))"
 _CALLED: Final = (2, 3, 2, 5)
 _PRAGMAS: Final = ("application_id", "user_version", "journal_mode")
@@ -77,7 +77,7 @@ _STALE: Final = (
 
 
 class _JoinedUnit(Unit):
-    """Checks that each write had its effect: a write that an authorizer ignores raises no error."""
+    """Checks the effect of each write, because an authorizer can ignore a write without an error."""
 
     __slots__ = ()
 
@@ -85,7 +85,7 @@ class _JoinedUnit(Unit):
         before = self._connection.total_changes
         cursor = super().execute(statement, parameters)
         if _effect(statement)[0] is not None:
-            cursor.fetchall()  # With PRAGMA count_changes the statement ends, and counts, only here.
+            cursor.fetchall()  # With PRAGMA count_changes, the statement ends only when its row is read.
             self._look(statement, [parameters], before)
         return cursor
 
@@ -109,8 +109,8 @@ class _JoinedUnit(Unit):
 
 @cache
 def _effect(statement: str) -> tuple[str | None, str | None]:
-    """The table into which the statement writes one row for each row of parameters, and the query that
-    finds such a row. None if an insert cannot be partly ignored."""
+    """Return the table into which the statement writes one row per row of parameters, and a query for such
+    a row. The query is None for a plain INSERT, which cannot be ignored in part."""
     verb, _, rest = statement.partition(" INTO ")
     if verb in ("INSERT", "INSERT OR REPLACE") and _UPSERT.match(statement) is None:
         return rest.split()[0], None
@@ -128,12 +128,12 @@ def _ignored(what: str) -> InvalidRequestError:
 
 
 def driver_connection(given: object) -> sqlite3.Connection:
-    """Return the driver's connection below a session or connection of SQLAlchemy's, or the one given."""
+    """Return `given`, or the driver's connection of a Session or Connection of SQLAlchemy's."""
     below = given
     if not isinstance(below, sqlite3.Connection):
         with contextlib.suppress(AttributeError):
-            # A session has a method of this name, which gives an object with the pool's connection under
-            # the same name.
+            # `connection` is a method of a session. It returns an object whose attribute `connection` is
+            # the pool's.
             of_session: Any = given.connection  # type: ignore[attr-defined]
             of_pool = of_session().connection if callable(of_session) else of_session
             below = of_pool.driver_connection
@@ -145,13 +145,13 @@ def driver_connection(given: object) -> sqlite3.Connection:
     return below
 
 
-# decisions/0062: the program's connection is safe as long as no memo is kept.
+# decisions/0062: the program's connection can be used, because no memo is kept.
 @contextlib.contextmanager
 def joined(connection: sqlite3.Connection, apply: Apply) -> Iterator[Unit]:
-    """Write to eosdb's tables in the transaction that is open on the connection: everything in the block
-    or, if it raises, nothing. Where the driver would begin a transaction before an INSERT, this begins
-    one. Raises IllegalStateError if none is open, NotAnEosdbFileError, DatabaseLockedError, and the
-    translations of SQLite's errors."""
+    """Yield a unit for writes to eosdb's tables in the connection's open transaction. If the block raises,
+    all its writes are undone. If the driver begins transactions implicitly, this begins one. Raises
+    IllegalStateError if none is open, NotAnEosdbFileError, DatabaseLockedError, and the translations of
+    SQLite's errors."""
     factories = connection.row_factory, connection.text_factory
     connection.row_factory, connection.text_factory = None, str
     try:
@@ -175,7 +175,7 @@ def _path_of(connection: sqlite3.Connection) -> str:
         files = {name: path for _, name, path in connection.execute(_FILES)}
     except (
         sqlite3.ProgrammingError
-    ) as error:  # The connection is closed, or belongs to another thread.
+    ) as error:  # The connection is closed, or another thread's.
         raise IllegalStateError(f"the connection cannot be used here: {error}") from None
     except sqlite3.Error as error:
         raise translate(error, "the connection's file") from error
@@ -214,7 +214,7 @@ def _take_lock(connection: sqlite3.Connection, path: str) -> None:
         code = error.sqlite_errorcode
         if code == sqlite3.SQLITE_ERROR:
             raise NotAnEosdbFileError(
-                f"{path} has no tables of eosdb's; put them there with `eosdb init --adopt --wal FILE`, or "
+                f"{path} has no tables of eosdb's; create them with `eosdb init --adopt --wal FILE`, or "
                 'eosdb.connect(path, adopt="wal"), and open your connection to that file'
             ) from error
         if code & 0xFF == sqlite3.SQLITE_BUSY:
@@ -225,15 +225,15 @@ def _take_lock(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _check(connection: sqlite3.Connection, path: str) -> None:
-    """Check that eosdb's statements have their meaning on this connection."""
+    """Check that the connection's settings and schema do not change the meaning of eosdb's statements."""
     for pragma in _PRAGMAS:
         if connection.execute(f"PRAGMA {pragma}").fetchone() is None:
             raise _ignored(f"PRAGMA {pragma}")
     check_newest(connection, path)
     if sync_has_failed(path):
         raise StorageError(
-            f"{path}: a sync has failed, and nothing is written before the WAL has been renewed, which the "
-            "next write of eosdb's does (such as `eosdb housekeeping`); nothing was published"
+            f"{path}: a sync has failed, so nothing was published. The next write of eosdb's own renews "
+            "the WAL: run `eosdb housekeeping`, then try again"
         )
     if connection.execute(_CALLS).fetchone() != _CALLED:
         raise _ignored("SELECT, or one of the functions " + ", ".join(FUNCTIONS))
@@ -254,7 +254,7 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
 
 def _set_savepoint(connection: sqlite3.Connection) -> None:
     for statement in (_UNDO, _KEEP):
-        with contextlib.suppress(sqlite3.OperationalError):  # The savepoint does not exist yet.
+        with contextlib.suppress(sqlite3.OperationalError):  # Expected: no such savepoint.
             connection.execute(statement)
             raise _ignored(statement)
     try:
@@ -270,8 +270,7 @@ def _set_savepoint(connection: sqlite3.Connection) -> None:
 
 
 def _undo(connection: sqlite3.Connection) -> None:
-    """Roll back to the savepoint, or everything if that fails; nothing if SQLite has rolled back by
-    itself."""
+    """Roll back to the savepoint; if that fails, the whole transaction. SQLite may have done so already."""
     if not connection.in_transaction:
         return
     try:

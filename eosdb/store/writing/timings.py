@@ -1,8 +1,8 @@
-"""Counts a store's writes, and measures how long commits take and where the time goes: for the metrics,
-and for a notice of a slow one.
+"""Counts a store's writes and measures the parts of each commit's time, for metrics and the notice of a
+slow commit.
 
 A unit's time runs from the request for the lock to the end of the checkpoint after its COMMIT. The store
-logs pending notices when the lock and the turn are free.
+logs pending notices after it has released the lock and the turn.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OF_THE_FILE: Final = (DatabaseFullError, ReadOnlyDatabaseError, StorageError)
 
 
 class Timings:
-    """The counts and timings of one store since it was opened, used by the thread that has the turn."""
+    """The counts and timings of one store since it was opened. Only the leading thread uses them."""
 
     def __init__(self, path: str, slow_commit_ms: int) -> None:
         self.has_written = False
@@ -48,20 +48,20 @@ class Timings:
         self._turn_lock_ns = self._turn_commit_ns = 0
 
     def begun(self) -> None:
-        """A turn begins, and requests the file's lock."""
+        """Record that a turn begins and requests the file's lock."""
         self._began = real_ns()
         self._waits = True
         self._turn_lock_ns = self._turn_commit_ns = 0
 
     def locked(self) -> None:
-        """The file's lock is held. Taking it again in this turn counts as no wait."""
+        """Record that the file's lock is held. Taking it again in this turn counts as no wait."""
         if self._waits:
             self._waits = False
             self._turn_lock_ns = real_ns() - self._began
             self._lock_ns += self._turn_lock_ns
 
     def committing(self) -> None:
-        """All statements are done; COMMIT begins."""
+        """Record that all statements are done and COMMIT begins."""
         self._committing = real_ns()
 
     def committed(self, requests: int, *, sync: bool) -> None:
@@ -110,12 +110,12 @@ class Timings:
     def tell(self) -> None:
         """Log the pending notices. Call it while no lock is held."""
         if self.untold.waiting:
-            # An error of a logging handler must not fail the write.
+            # The write succeeded, even if a logging handler fails.
             with contextlib.suppress(Exception):
                 self.untold.tell()
 
     def counts(self) -> dict[str, float]:
-        """Return the number of commits, of those with an fsync, and of requests per commit."""
+        """Return the numbers of commits, of commits with an fsync, and of requests per commit."""
         return {
             "commit-total": float(self._commits),
             "fsync-total": float(self._synced_commits),

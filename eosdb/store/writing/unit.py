@@ -1,12 +1,11 @@
 """A unit of work: everything between BEGIN IMMEDIATE and COMMIT.
 
-A unit carries the connection, the memos of rows that were read already, and `record`, the only way to
-change anything. `record` inserts the event, then folds it into the materialized tables by the same
-`apply` that replay uses.
+A unit has the connection, memos (caches) of rows, and `record`, the only way to change the state. `record`
+inserts the event, then folds it into the materialized tables by the same `apply` that replay uses.
 
-A unit defers its writes, since it saves the same few rows repeatedly. Of the rows saved under one key it
-writes the last, and it inserts new rows with few statements. Before a statement that names a table, it
-writes the deferred rows of that table, so SQL always sees everything folded so far.
+A unit defers its writes, since it saves the same few rows repeatedly. It writes only the last row saved
+under a key, and inserts new rows with few statements. Before a statement that names a table, it writes that
+table's deferred rows, so SQL always sees everything folded so far.
 """
 
 from __future__ import annotations
@@ -61,13 +60,14 @@ _EVENT: Final = Insertion.plain(
 
 
 class RedoCarefullyError(Exception):
-    """A part of the unit must be rolled back, and has no savepoint; never leaves the store."""
+    """A part of the unit must be rolled back but has no savepoint. The store catches this error and runs
+    the unit again, with savepoints."""
 
 
 class Memo:
     """A cache of rows that one package has read or written: a dataclass with slots, created on first use
-    (`unit.memos[Kind]`). It outlives the unit. Any rollback drops it, and any event that another
-    connection has written, except those that it `survives`."""
+    (`unit.memos[Kind]`). It is kept for later units. A rollback drops it, and so does another connection's
+    event, unless it `survives` events of that kind."""
 
     __slots__: tuple[str, ...] = ()
     survives: ClassVar[frozenset[str]] = frozenset()
@@ -85,9 +85,9 @@ M = TypeVar("M", bound=Memo)
 
 
 class Memos(dict[type[Memo], Memo]):
-    """One memo of each kind, initially empty. Do not keep a reference: any later step may drop the memo."""
+    """One memo of each kind, initially empty. Always look a memo up again: any later step may drop it."""
 
-    if TYPE_CHECKING:  # A dictionary's own look-up is twice as fast.
+    if TYPE_CHECKING:  # Only for types: the dictionary's own look-up is twice as fast.
 
         def __getitem__(self, kind: type[M]) -> M: ...
 
@@ -129,7 +129,7 @@ class Folding(Protocol):
 
 
 class Unit:
-    """An open write unit."""
+    """An open write unit: records events, folds them, and defers its writes until they are needed."""
 
     __slots__ = (
         "_connection", "_inserts", "_position", "_saves", "_schema", "_waited", "careful", "memos",
@@ -170,18 +170,18 @@ class Unit:
         self.memos.clear()
         self._position = None
 
-    # decisions/0090: events show what other connections have changed.
+    # decisions/0090: the events of other connections name the stale rows.
     def catch_up(self) -> None:
         """Drop the memos that commits of other connections made stale, according to their events; drop all
         if that is uncertain."""
         position, schema = self._position, self._schema
         (self._schema,) = self.execute("PRAGMA schema_version").fetchone()
         rows = []
-        # A rebuild creates the tables again, without an event.
+        # A rebuild recreates the tables, which changes the schema's number, but records no event.
         if position is not None and schema == self._schema:
-            with contextlib.suppress(sqlite3.DatabaseError):  # A damaged row has no JSON.
+            with contextlib.suppress(sqlite3.DatabaseError):  # A damaged row may not be JSON.
                 rows = self.execute(_PASSED, (position,)).fetchall()
-        # Trimming the history removes events.
+        # Trimming the history leaves gaps in the positions.
         if not rows or rows[-1][0] - len(rows) != position or len(rows) == _PASSED_MAX:
             self.forget()
             return
@@ -204,11 +204,11 @@ class Unit:
         position = (self.last_position() if self._position is None else self._position) + 1
         self.insert(_EVENT, (position, *encoding.write(event, expected)))
         self._position = position
-        # decisions/0001: the event first; tables only through its projection, as in a rebuild.
+        # decisions/0001: only an event's projection writes tables, as in a rebuild.
         self.projection(self, event, position)
         return position
 
-    # decisions/0025: live path and replay defer their rows alike.
+    # decisions/0025: the live path and replay use the same deferred writes.
     def save(
         self,
         table: str,
@@ -217,15 +217,15 @@ class Unit:
         row: Callable[[T], Sequence[object]],
         value: T,
     ) -> None:
-        """For projections: write the row `row(value)`. Of the rows saved under one key only the last is
-        written."""
+        """For projections: write the row `row(value)`, perhaps later. Only the last row saved under a key
+        is written."""
         if self.careful:
             self.execute(statement, row(value))
             return
         self._waited += 1
         waiting = self._saves[table]
         before = waiting.get(key)
-        # A deferred INSERT stays an INSERT, with the newer row.
+        # If the deferred statement is an INSERT, it stays one, with the newer row.
         waiting[key] = (statement if before is None else before[0], row, value)
         if len(waiting) > _WAITING_MAX:
             self._write(table)
@@ -250,8 +250,8 @@ class Unit:
         parameters: Parameters,
         concerns: Callable[[Sequence[object]], bool],
     ) -> sqlite3.Cursor:
-        """Run a SELECT on the insertion's table alone; `save` must never write to it. Deferred new rows
-        stay deferred unless one of them `concerns` the query."""
+        """Run a SELECT that reads only the insertion's table, which `save` never writes. Deferred rows stay
+        deferred unless one of them `concerns` the query."""
         if any(map(concerns, self._inserts.get(insertion, ()))):
             return self.execute(statement, parameters)
         return self._connection.execute(statement, parameters)
@@ -263,7 +263,7 @@ class Unit:
         return self._connection.execute(statement, parameters)
 
     def executemany(self, statement: str, parameters: Iterable[Parameters]) -> sqlite3.Cursor:
-        """As `execute`, for many rows of parameters."""
+        """Run a statement for many rows of parameters; it sees all earlier writes."""
         if self._inserts or self._saves:
             self._see(statement)
         return self._connection.executemany(statement, parameters)
@@ -280,11 +280,11 @@ class Unit:
 
     def write_waiting(self) -> None:
         """Write all deferred rows before the commit. Raises RedoCarefullyError for a row that violates a
-        constraint: run alone, its request gets its own error."""
+        constraint: then each request runs in a savepoint and gets its own error."""
         self._write()
 
     def _write(self, names: str | None = None) -> None:
-        """Write the deferred rows, new ones first: of all tables, or of those that `names` has."""
+        """Write the deferred rows, new rows first: of all tables, or of the tables named in `names`."""
         try:
             execute = self._connection.cursor().execute  # `Connection.execute` makes one each time.
             for insertion in [of for of in self._inserts if names is None or of.table in names]:
@@ -305,9 +305,9 @@ class Unit:
             raise RedoCarefullyError from error
 
     def part(self, function: Callable[[Unit], T]) -> T:
-        """Run one part of the unit: if it raises, its writes are undone, but not those of other parts.
-        Most parts fail before they write, so only a careful unit sets a savepoint. Another raises
-        RedoCarefullyError if a part failed after it had written."""
+        """Run one part of the unit. If it raises, only its own writes are undone. Most parts fail before
+        they write, so only a careful unit sets a savepoint. Other units raise RedoCarefullyError if a part
+        fails after it has written."""
         if self.careful:
             with self.savepoint():
                 return function(self)
@@ -323,8 +323,8 @@ class Unit:
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undo the block's writes when it raises, if the unit is careful. An SQLite error is left to the
-        whole unit, because it may have ended the savepoint."""
+        """Undo the block's writes if it raises; only for a careful unit. After an SQLite error the whole
+        unit is rolled back, because the savepoint may have ended."""
         self.execute("SAVEPOINT part")
         try:
             yield
@@ -332,7 +332,7 @@ class Unit:
             raise
         except Exception:
             self.forget()
-            # SQLite rolls back everything when it has no memory.
+            # Out of memory, SQLite rolls back the whole unit.
             if self._connection.in_transaction:
                 self.execute("ROLLBACK TO part")
                 self.execute("RELEASE part")
@@ -349,8 +349,8 @@ class Unit:
 
 @contextlib.contextmanager
 def late(connection: sqlite3.Connection, apply: Apply) -> Iterator[Unit]:
-    """Yield a unit that defers its writes, as the live path does. They are written at the end unless the
-    block raises. Raises sqlite3.Error."""
+    """Yield a unit that defers its writes like the live path, and writes them at the end unless the block
+    raises. Raises sqlite3.Error."""
     unit = Unit(connection, apply)
     unit.careful = False
     try:

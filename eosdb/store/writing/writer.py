@@ -1,7 +1,7 @@
-"""The write connection of a store: units from BEGIN to COMMIT, and the checkpoints between.
+"""The write connection of a store: runs units from BEGIN to COMMIT, and checkpoints between units.
 
-The caller holds the writer mutex. `durability` is SQLite's `synchronous`: under "full" a unit that
-decides something is fsynced. A unit that counts only with a later, synced unit is not.
+The caller holds the writer mutex. `durability` is SQLite's `synchronous`. Under "full" a commit is fsynced,
+except for units that count only with a later, synced unit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SYNCHRONOUS: Final = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 
 
 class Writer:
-    """Used by the thread that has the store's turn."""
+    """Runs units and checkpoints. Only the leading thread uses it."""
 
     def __init__(
         self,
@@ -59,12 +59,12 @@ class Writer:
         self._leaves_checkpoints = external_checkpoints
         self._timings = timings
         self.durable: Final = _SYNCHRONOUS[durability]
-        # decisions/0004: a unit that decides nothing is made durable by the next one that is synced.
+        # decisions/0004: a unit without a sync becomes durable with the next synced unit.
         self._relaxed = "NORMAL" if durability == "full" else self.durable
         self._synchronous = ""
         self.connection: Final = connect(path, lock_timeout_ms)
         try:
-            # This read opens -wal and -shm.
+            # SQLite opens -wal and -shm at the first read.
             self.connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
             self.connection.execute("PRAGMA busy_timeout=0")  # `begin_immediate` waits instead.
             keep_roll_back(self.connection)
@@ -77,7 +77,7 @@ class Writer:
         """Whether the newest unit was committed, so that the memos match the file."""
         self._begun = 0
         self._changes_before = 0
-        # Processes may have been killed before they copied the WAL.
+        # A killed process may have left a large WAL.
         self._wal_bytes = size_of(f"{path}-wal")
         self._is_checkpoint_asked = False
         self._wal_factor = 1.0
@@ -97,10 +97,10 @@ class Writer:
             self._run(batch, sync=sync, careful=True)
 
     def _run(self, batch: list[Request], *, sync: bool, careful: bool) -> None:
-        """Run all requests once. If a signal raises after the commit, the unit is stored and its requests
-        get their results."""
+        """Run all requests in one unit, once. If a signal raises after the commit, they still get their
+        results."""
         outcomes: list[tuple[object, Exception | None]] = []
-        # Before the commit: afterwards no memory may be left.
+        # Created before the commit, after which there may be no memory.
         told = zip(batch, outcomes, strict=True)
         is_committing = False
         try:
@@ -163,8 +163,8 @@ class Writer:
         return unit
 
     def commit(self, requests: int, *, is_undone: bool = False) -> None:
-        """Commit the unit, which holds this many requests, unless its only request was rolled back.
-        Raises sqlite3.Error, and RedoCarefullyError as `Unit.write_waiting`."""
+        """Commit the unit, which holds this many requests, unless its only request was rolled back. Raises
+        sqlite3.Error, and RedoCarefullyError (see `Unit.write_waiting`)."""
         if not is_undone:
             self._commit()
             self._timings.committed(requests, sync=self._synchronous == "FULL")
@@ -181,7 +181,7 @@ class Writer:
         try:
             self._unit.write_waiting()
             self._timings.committing()
-            # Not `execute`, which makes objects after the commit. Here MemoryError means that the commit
+            # `execute` would allocate objects after the commit; from `commit`, MemoryError means that it
             # failed.
             self.connection.commit()
         except sqlite3.Error as error:
@@ -196,7 +196,7 @@ class Writer:
         try:
             self.connection.rollback()
         except MemoryError:
-            with contextlib.suppress(MemoryError):  # The next unit rolls back.
+            with contextlib.suppress(MemoryError):  # Then the next unit rolls back.
                 roll_back_without_memory(self.connection)
 
     def wrote(self, wal_bytes: int) -> None:
@@ -207,18 +207,18 @@ class Writer:
     # -- syncs that fail ------------------------------------------------------------------------
 
     def note(self, error: sqlite3.Error) -> None:
-        """Tell every process if the error was a failed sync."""
+        """Record for all processes if the error was a failed sync."""
         if is_failed_sync(error):
             self._mutex.note_sync(failed=True)
 
     def make_good(self) -> None:
-        """Renew the WAL if a sync has failed in any process: nothing is written before the WAL is
-        durable. Raises StorageError if that fails."""
+        """If a sync has failed in any process, make the WAL durable before anything else is written. Raises
+        StorageError if that fails."""
         if not self._mutex.has_sync_failed():
             return
         try:
             with translated(self._path):
-                # Against programs that do not know our mutex.
+                # Excludes programs that do not use the mutex.
                 begin_immediate(self.connection, self.deadline_ns)
             wal.renew(self._path)
         finally:
@@ -232,7 +232,7 @@ class Writer:
         self._is_checkpoint_asked = True
 
     def checkpoint_when_due(self) -> None:
-        """Copy the WAL into the file as far as readers allow."""
+        """If a checkpoint is due or requested, copy the WAL into the file as far as readers allow."""
         estimated, before = self._wal_bytes, self._found
         is_due = estimated * self._wal_factor >= _CHECKPOINT_BYTES
         if not (is_due or self._is_checkpoint_asked):
@@ -252,14 +252,14 @@ class Writer:
         reach(Failpoint.CHECKPOINT_DONE)
 
     def _checkpoint(self, mode: str = "PASSIVE") -> Checkpoint:
-        """Run a checkpoint. A failure, such as a full disk, does not affect the commit before it. The
+        """Run a checkpoint. A failure (a full disk) is ignored, since the commit before it is stored. The
         next round tries again, after renewing the WAL if a sync failed."""
         try:
             _, frames, copied = self.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         except sqlite3.Error as error:
             self.note(error)
             return Checkpoint(0, 0)
-        # An adopted file keeps its owner's page size.
+        # An adopted file may have any page size.
         (page_size,) = self.connection.execute("PRAGMA page_size").fetchone()
         return Checkpoint(frames * page_size, copied * page_size)
 
@@ -271,8 +271,8 @@ class Writer:
         self._found = self._begin_wal_anew("TRUNCATE")
 
     def _begin_wal_anew(self, mode: str = "RESTART") -> Checkpoint:
-        """Restart the WAL, which overlapping readers would otherwise prevent for ever. Wait for current
-        readers, but not again for one that stalls."""
+        """Run a checkpoint that waits briefly for readers, so that the WAL starts again. Otherwise
+        overlapping readers could prevent this for ever."""
         try:
             self.connection.execute(f"PRAGMA busy_timeout={_READERS_WAIT_MS}")
             return self._checkpoint(mode)
@@ -288,7 +288,7 @@ class Writer:
         StorageError when the disk fails; the next program that opens the file then finds the WAL.
         """
         if _is_closed(self.connection):
-            return False  # An earlier, interrupted call closed it.
+            return False  # Closed by an earlier, interrupted call.
         if not is_in_place:
             checkpoint = self._checkpoint()
             self.connection.close()
@@ -296,7 +296,7 @@ class Writer:
         try:
             self.make_good()
             if self._leaves_checkpoints:
-                # decisions/0053: the other program has yet to read the WAL.
+                # decisions/0053: the program that makes the checkpoints still needs the WAL.
                 self.close_beside_others()
                 return False
             checkpoint = self._checkpoint()
