@@ -1,1 +1,1 @@
-"""The values that all rooms share: records, batches, results, reports."""
+"""The values that all packages of eosdb share: records, batches, results, reports."""

@@ -1,5 +1,5 @@
-"""The result of a SQL query: rows that are read lazily, shown, and converted to tables. Reports as tables
-of a notebook, without markup of the data."""
+"""The result of a SQL query: lazily read rows, shown as a table or converted to data frames. Also shows
+reports as tables in a notebook, with markup in the data escaped."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Row(tuple[Any, ...]):
         raise AttributeError(f"no column {name!r}; there are {', '.join(self._columns)}")
 
     def as_dict(self) -> dict[str, Any]:
-        """The values by column name; of several columns with one name, the last."""
+        """The values by column name. If columns have the same name, the last one's value."""
         return dict(zip(self._columns, self, strict=True))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -131,7 +131,7 @@ class QueryResult(Closeable):
                 arrays.append(arrow.array(values, type=types.get(kind)))
             except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
                 raise InvalidRequestError(
-                    f"column {name!r} is no Arrow column: {error}; CAST it to one type in the query"
+                    f"column {name!r} cannot be an Arrow column: {error}; CAST it to one type in the query"
                 ) from None
         return arrow.table(arrays, names=list(self.columns))
 
@@ -139,7 +139,7 @@ class QueryResult(Closeable):
         return self.arrow().__arrow_c_stream__(requested_schema)
 
     def _typed(self, rows: list[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
-        """The values of each column, with its type if that is one of `_PANDAS`."""
+        """Yield the type and values of each column; the type is empty unless `_PANDAS` has it."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self.columns)
         types = self._types()
         for place, values in enumerate(columns):
@@ -160,7 +160,7 @@ class QueryResult(Closeable):
     # -- shown ----------------------------------------------------------------------------------
 
     def _peek(self) -> tuple[list[Row], bool]:
-        """Read the next rows to show, keeping them for the next read, and whether there are more."""
+        """Return the next rows for display, which later reads return again, and whether there are more."""
         wanted = _SHOWN_ROWS + 1 - len(self._ahead)
         self._ahead += map(self._kind, islice(self._source, max(wanted, 0)))
         return self._ahead[:_SHOWN_ROWS], len(self._ahead) > _SHOWN_ROWS
@@ -209,7 +209,7 @@ class Tabular:
 
 
 def _report(title: str, facts: Mapping[str, object]) -> Iterator[str]:
-    """A table of the plain facts, and one for each fact that is a sequence of dataclasses."""
+    """Yield HTML tables: one of the plain facts, and one for each fact that is a tuple of dataclasses."""
     lists = {name: rows for name, rows in facts.items() if _is_list(rows)}
     yield f"<table><caption style='{_PLACE}'>{escape(title)}</caption>"
     for name, value in facts.items():
@@ -232,7 +232,7 @@ def _listed(name: str, rows: Any) -> Iterator[str]:
 
 
 def _facts(value: Any) -> Iterator[tuple[str, object]]:
-    """The fields that a value shows. The fields of a dataclass inside it stand in that one's place."""
+    """Yield the shown fields as name and value. A dataclass among them is replaced by its fields."""
     for one in fields(value):
         found = getattr(value, one.name)
         if is_dataclass(found):

@@ -1,9 +1,9 @@
 """The assignors of consumer groups, as pure functions over values.
 
-The leader of a classic group names topics by name, the coordinator of a KIP-848 group by number. `range`
+Topics are names for the leader of a classic group, ids for the coordinator of a KIP-848 group. `range`
 gives each subscriber consecutive partitions of a topic, and `roundrobin` deals the partitions in turn.
-`uniform`, also behind the sticky assignors, makes the numbers of partitions as equal as the subscriptions
-allow with the fewest moves (decisions/0080).
+`uniform`, also used for the sticky assignors, makes the members' numbers of partitions as equal as possible
+with the fewest moves (decisions/0080).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Audience = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class Subscriber(Generic[T]):
-    """A member for assignors: its subscribed topics, and its current partitions."""
+    """A group member: its subscribed topics, and its current partitions (`held`)."""
 
     member_id: str
     topics: Collection[T]
@@ -34,8 +34,8 @@ class Subscriber(Generic[T]):
 
 
 def assign_ranges(subscribers: Collection[Subscriber[T]], topics: Mapping[T, int]) -> Assignment[T]:
-    """Share out each topic, given with its number of partitions, in consecutive pieces. If the number
-    does not divide evenly, the first members get one more (RangeAssignor)."""
+    """Give each subscriber consecutive partitions of each topic. `topics` has the number of partitions; if
+    it does not divide evenly, the first members get one more (RangeAssignor)."""
     in_order = _in_order(subscribers)
     given: dict[str, set[tuple[T, int]]] = {one.member_id: set() for one in in_order}
     for topic, count in topics.items():
@@ -51,7 +51,7 @@ def assign_ranges(subscribers: Collection[Subscriber[T]], topics: Mapping[T, int
 def assign_round_robin(
     subscribers: Collection[Subscriber[T]], topics: Mapping[T, int]
 ) -> Assignment[T]:
-    """Deal all partitions of all topics, one to each subscriber in turn (RoundRobinAssignor)."""
+    """Give one partition after the other to the topic's next subscriber in turn (RoundRobinAssignor)."""
     given: dict[str, set[tuple[T, int]]] = {one.member_id: set() for one in subscribers}
     wanted = {topic for one in subscribers for topic in one.topics}
     turns = cycle(_in_order(subscribers))
@@ -63,7 +63,7 @@ def assign_round_robin(
 
 
 def _in_order(subscribers: Iterable[Subscriber[T]]) -> list[Subscriber[T]]:
-    """Static members come first, so that a restart of a program does not shift the others' partitions."""
+    """Sort members by instance id, else by member id: a restarted static member keeps its place."""
     return sorted(
         subscribers,
         key=lambda one: (one.group_instance_id is None, one.group_instance_id or one.member_id),
@@ -73,7 +73,7 @@ def _in_order(subscribers: Iterable[Subscriber[T]]) -> list[Subscriber[T]]:
 def assign_uniformly(
     subscribers: Collection[Subscriber[T]], topics: Mapping[T, int]
 ) -> Assignment[T]:
-    """Keep the members' partitions, give free ones to members with the fewest, then level out."""
+    """Keep the members' partitions, give free ones to members with the fewest, then even them out."""
     sharing = _Sharing(subscribers, topics)
     sharing.give_out()
     sharing.level()
@@ -81,7 +81,7 @@ def assign_uniformly(
 
 
 class _Sharing(Generic[T]):
-    """An unfinished assignment. By member and audience: the partitions of the topics with that audience."""
+    """An unfinished assignment: each member's partitions, by the audience of their topics."""
 
     def __init__(self, subscribers: Collection[Subscriber[T]], topics: Mapping[T, int]) -> None:
         members: defaultdict[T, set[str]] = defaultdict(set)
@@ -107,8 +107,8 @@ class _Sharing(Generic[T]):
                     self._give(member_id, partition)
 
     def give_out(self) -> None:
-        """Give each free partition to the member of its audience with the fewest; small audiences first,
-        since they have the least choice."""
+        """Give each free partition to the member of its audience with the fewest partitions. Small
+        audiences come first, since they have the least choice."""
         by_audience: defaultdict[Audience, list[tuple[T, int]]] = defaultdict(list)
         for partition in sorted(self._free):
             by_audience[self._audiences[partition[0]]].append(partition)
@@ -121,8 +121,8 @@ class _Sharing(Generic[T]):
                 heapq.heapreplace(heap, (load + 1, member_id))
 
     def level(self) -> None:
-        """Pass partitions on from members with more to members with fewer, until no chain of members
-        makes the numbers more equal."""
+        """Move partitions from members with more to members with fewer, perhaps through other members,
+        until no move makes the numbers more equal."""
         levelled: set[str] = set()
         while waiting := self._load.keys() - levelled:
             heaviest = max(waiting, key=lambda member_id: (self._load[member_id], member_id))
@@ -143,15 +143,15 @@ class _Sharing(Generic[T]):
         self._free.discard(partition)
 
     def _surplus(self, giver: str, audience: Audience, taker: str) -> int:
-        """The most partitions that can move at once without taking either member past the mean of the
-        audience."""
+        """Return how many partitions can move at once before one of the two members reaches the mean of the
+        audience; at least 1."""
         total = sum(self._load[member_id] for member_id in audience)
         above = self._load[giver] - -(-total // len(audience))
         below = total // len(audience) - self._load[taker]
         return max(1, min(above, below, len(self._held[giver][audience])))
 
     def _pass_on(self, giver: str, audience: Audience, taker: str, count: int) -> None:
-        """Pass on partitions: first the ones that the taker had before, then the ones new to the giver."""
+        """Move partitions: first those that the taker had before, then those that are new to the giver."""
         held, before = self._held[giver][audience], self._before
         by_preference = (held & before[taker], held - before[giver] - before[taker], held)
         chosen = dict.fromkeys(one for some in by_preference for one in sorted(some, reverse=True))
@@ -161,8 +161,8 @@ class _Sharing(Generic[T]):
             self._give(taker, partition)
 
     def _chain_to_lighter(self, heaviest: str) -> list[tuple[str, Audience, str]]:
-        """The shortest chain of members to the lightest one, where each can take a partition of the one
-        before. The lightest has at least two fewer than the first. Empty if there is none."""
+        """Return the shortest chain of moves to the lightest member: each takes a partition of the previous
+        one. Empty unless the lightest member has at least two fewer than the heaviest."""
         came_from: dict[str, tuple[str, Audience] | None] = {heaviest: None}
         queue, best = deque([heaviest]), heaviest
         while queue:

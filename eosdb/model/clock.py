@@ -84,8 +84,8 @@ class ManualClock:
 
 
 def nanoseconds(clock: Clock) -> Callable[[], int]:
-    """A function that returns the clock's nanoseconds, for measuring intervals. A clock without a finer
-    unit gives its milliseconds."""
+    """Return a function for measuring intervals in ns. For a clock with only milliseconds, it counts these
+    in ns."""
     if isinstance(clock, SystemClock):
         return time.perf_counter_ns
     return lambda: clock.monotonic_ms() * 1_000_000
@@ -108,16 +108,16 @@ def parse_time_ms(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no time that there is: {error}") from None
+        raise ValueError(f"{text!r} is not a valid time: {error}") from None
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
     if since < timedelta(0):
-        raise ValueError(f"{text!r} is before 1970, where the count of milliseconds begins")
+        raise ValueError(f"{text!r} is before 1970; expected a time in 1970 or later")
     return since // timedelta(milliseconds=1)
 
 
 def due_ms(when: object, name: str = "deliver_at") -> int:
-    """The time in ms since the epoch. Raises InvalidTimestampError for anything but that or an aware
-    datetime."""
+    """Return `when` in ms since the epoch; it is a number of ms or an aware datetime. Raises
+    InvalidTimestampError for other values."""
     given = when
     if isinstance(when, datetime) and when.tzinfo is not None:
         when = (when - _EPOCH) // timedelta(milliseconds=1)
@@ -130,8 +130,8 @@ def due_ms(when: object, name: str = "deliver_at") -> int:
 
 
 def format_time_ms(time_ms: int, timespec: str = "seconds") -> str:
-    """Format a time in ISO 8601, UTC, to the second or to "milliseconds". A time beyond the calendar
-    stays a number."""
+    """Format a time in ISO 8601, UTC, to the second or to "milliseconds". A time beyond the year 9999 stays
+    a number."""
     try:
         moment = datetime.fromtimestamp(time_ms // 1000, UTC) + timedelta(
             milliseconds=time_ms % 1000

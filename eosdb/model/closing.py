@@ -1,7 +1,7 @@
 """Closes an object in steps that can be interrupted and repeated.
 
 A signal may raise between any two steps of Python (decisions/0018), and memory may run out. A step leaves
-the list only when it is done, so after an interruption the caller closes again. Each step must be
+the list only when it is done. After an interruption the caller closes again, so each step must be
 repeatable, even if it was interrupted midway.
 """
 
@@ -34,7 +34,7 @@ class Closeable(ABC):
 
 
 def put_behind(error: BaseException | None, failure: EosdbError) -> None:
-    """Raise the error of closing, unless the block raised `error`, which tells the fate of its writes."""
+    """Raise `failure`, the error of closing. If the block raised `error`, only add a note to it."""
     if error is None:
         raise failure
     error.add_note(f"closing failed, too: {type(failure).__name__}: {failure}")
@@ -49,10 +49,10 @@ class Closing:
         self._lock = threading.RLock()
 
     def run(self) -> None:
-        """Run the remaining steps. A failing step is not repeated; the others run, and then its error is
-        raised. Returns at once while another thread is running them."""
+        """Run the remaining steps. If a step fails, the others still run, and then its error is raised; the
+        step is not repeated. Returns at once if another thread is running the steps."""
         try:
-            # decisions/0018: inside `try`, and released by one call into C: no interrupt leaves it held.
+            # decisions/0018: acquired inside `try`, so an interrupt cannot leave it held.
             if not self._lock.acquire(blocking=False):
                 return
             while self._left:

@@ -1,7 +1,7 @@
 """Settings of the broker, with Kafka's names and defaults.
 
 `BrokerConfig` is the type of `connect(config=…)`; its fields are Kafka's broker settings in snake_case.
-Topic settings are in `topic_config`. Names of all kinds of settings are checked here, with one message.
+Topic settings are in `topic_config`. This module checks the names of all settings, with the same message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def keywords_of(source: Callable[..., object]) -> Callable[[F], F]:
-    """Decorator: `help` shows the keywords of `source`, with their defaults, in place of `**config`."""
+    """Decorate a function so that `help` shows the keywords of `source` in place of `**config`."""
 
     def decorated(function: F) -> F:
         own = inspect.signature(function)
@@ -37,7 +37,7 @@ def keywords_of(source: Callable[..., object]) -> Callable[[F], F]:
 
 
 def checked_settings(kind: type[T], what: str, config: Mapping[str, Any]) -> T:
-    """Build the settings dataclass of `what`. Raises ConfigError for unknown names."""
+    """Build the dataclass `kind`. `what` names it in errors. Raises ConfigError for unknown names."""
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     if unknown := [name for name in config if name not in names]:
         raise ConfigError(unknown_text(what, unknown, names))
@@ -45,7 +45,7 @@ def checked_settings(kind: type[T], what: str, config: Mapping[str, Any]) -> T:
 
 
 def check_by_name(what: str, given: tuple[object, ...]) -> None:
-    """Raise ConfigError for settings that were given as an argument, such as a dict of them."""
+    """Raises ConfigError if settings were passed as a positional argument, such as a dict."""
     if given:
         kind = type(given[0]).__name__
         raise ConfigError(
@@ -55,7 +55,7 @@ def check_by_name(what: str, given: tuple[object, ...]) -> None:
 
 
 def guess(name: str, names: Collection[str]) -> str:
-    """Text for an error that guesses which of the names was meant; empty if none is like it."""
+    """Return the text " (did you mean …?)" with the most similar of the names; empty if none is similar."""
     import difflib
 
     alike = difflib.get_close_matches(name, names, 1)
@@ -63,10 +63,10 @@ def guess(name: str, names: Collection[str]) -> str:
 
 
 def unknown_text(what: str, unknown: Iterable[str], names: Collection[str]) -> str:
-    """An error text: the unknown names, what each may have been meant to be, and the names that exist."""
+    """Return an error text with the unknown names, a suggestion for each, and the known names."""
     told = []
     for name in sorted(map(str, unknown)):
-        # Kafka's names have dots, and so have the names of topics' settings here.
+        # Dots and underscores are often confused: topics' settings have dots here.
         spellings = (name.lower().replace(*separators) for separators in ("._", "_."))
         told.append(
             f"{name!r}" + next(filter(None, (guess(text, names) for text in spellings)), "")
@@ -80,8 +80,8 @@ INT32_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Kafka's broker settings; times are in ms. Programs may need the first five, and seldom the others.
-    Raises InvalidConfigError for unknown names and bad values."""
+    """Kafka's broker settings; times are in ms. Few programs need more than the first five. Raises
+    InvalidConfigError for unknown names and bad values."""
 
     log_retention_ms: int = 604_800_000
     """How long records are kept (-1: for ever), for topics without `retention.ms`."""
@@ -217,7 +217,7 @@ _RANGES: Final = {
 
 
 def cleanup_policy(name: str, value: object) -> frozenset[str]:
-    """Raises InvalidConfigError."""
+    """Parse a cleanup policy. Raises InvalidConfigError."""
     policies = frozenset(part.strip() for part in str(value).split(","))
     if not policies <= {"delete", "compact"}:
         raise InvalidConfigError(f"{name}: got {value!r}, expected delete, compact or both")
@@ -225,7 +225,7 @@ def cleanup_policy(name: str, value: object) -> frozenset[str]:
 
 
 def timestamp_type(name: str, value: object) -> TimestampType:
-    """Raises InvalidConfigError."""
+    """Parse a timestamp type. Raises InvalidConfigError."""
     try:
         return {
             "CreateTime": TimestampType.CREATE_TIME,

@@ -1,4 +1,4 @@
-"""Reads stored rows that may be damaged, or written by another program.
+"""Reads stored rows that may be damaged, or changed by another program.
 
 A row that eosdb never writes (invalid JSON, an unknown name, text in place of a number) is reported as
 damage, not as a bug.
@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 def reads(table: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a function that builds values from rows of `table`: its errors become
-    CorruptDatabaseError."""
+    """Decorate a function that builds values from rows of `table`: its LookupError, TypeError, ValueError
+    and AttributeError become CorruptDatabaseError."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
@@ -28,8 +28,8 @@ def reads(table: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 return function(*args, **kwargs)
             except (LookupError, TypeError, ValueError, AttributeError) as error:
                 raise CorruptDatabaseError(
-                    f"{table}: a row is not what eosdb writes ({error!r:.200}); see `eosdb verify`, and "
-                    "restore a backup"
+                    f"{table}: found a row that eosdb never writes ({error!r:.200}); run `eosdb verify` "
+                    "and restore a backup"
                 ) from error
 
         return reading
@@ -42,4 +42,4 @@ def parsed(text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError("not JSON that can be read: it is nested too deeply") from None
+        raise ValueError("the JSON is nested too deeply") from None

@@ -1,9 +1,9 @@
 """Named points at which a crash test may kill the process.
 
-`reach` does nothing unless the environment variable `EOSDB_FAILPOINT` names the point, optionally with
-the number of visits to skip (`end_txn.decided:2` dies at the third). SIGKILL then ends the process, so no
-handler runs and nothing is flushed. A simulation, with all its processes in one, watches the points
-instead.
+`reach` does nothing unless the environment variable `EOSDB_FAILPOINT` names the point, optionally with the
+number of visits to skip (`end_txn.decided:2` dies at the third). SIGKILL then ends the process, so no
+handler runs and nothing is flushed. A simulation, which runs several programs in one process, calls
+`watched` instead.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ _in_steps: Callable[[], bool] | None = None
 def watched(
     watcher: Callable[[Failpoint], None], in_steps: Callable[[], bool] = lambda: True
 ) -> Iterator[None]:
-    """Have `watcher` called at every point; its exceptions end the operation there. `in_steps` says
-    whether transactions end in two steps."""
+    """Call `watcher` at every point during the block; its exceptions end the operation there. `in_steps`
+    returns whether transactions end in two steps."""
     global _watcher, _in_steps
     before = _watcher, _in_steps
     _watcher, _in_steps = watcher, in_steps
@@ -108,7 +108,7 @@ def watched(
 
 
 def ends_in_steps() -> bool:
-    """Whether transactions must end in two steps, for a watcher or an armed failpoint between them."""
+    """Whether transactions must end in two steps, to reach a watched or armed failpoint between them."""
     if _in_steps is not None:
         return _in_steps()
     return _target is not None and _target[0] in _BETWEEN

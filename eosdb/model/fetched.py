@@ -1,4 +1,4 @@
-"""The result of reading a partition: a Block of stored records; all readers get views of it."""
+"""The result of reading a partition: a Block of stored records, the same type for all readers."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Rows(NamedTuple):
     value: Sequence[bytes | None] = ()
     headers: Sequence[Any] = ()
     """Decoded; empty if no record has any."""
-    # decisions/0058: after a column without an index, so that a row's offset and its checksum come from
-    # the same place.
+    # decisions/0058: `offset` follows a column without an index, so SQLite reads it from the row and not
+    # from an index.
     offset: Sequence[int] = ()
     producer_id: Sequence[int] = ()
     producer_epoch: Sequence[int] = ()
@@ -70,14 +70,14 @@ class Rows(NamedTuple):
     control: Sequence[str | None] = ()
 
     def only(self, kept: Sequence[bool]) -> Rows:
-        """The records marked in `kept`."""
+        """Return the rows whose element in `kept` is true."""
         return Rows._make(tuple(compress(column, kept)) for column in self)
 
 
-# decisions/0083: one shape for all readers.
+# decisions/0083: all readers get a Block.
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The records of a partition in [start, stop), as one snapshot has them."""
+    """The records of a partition from offset `start` to `stop` (exclusive), read in one snapshot."""
 
     start: int
     stop: int
@@ -107,11 +107,11 @@ class Block:
         return list(map(LogRecord._make, zip(*columns, strict=False)))
 
     def columns(self, names: Sequence[str]) -> list[Sequence[Any]]:
-        """These columns of the rows."""
+        """Return the columns with these names."""
         return [getattr(self.rows, name) for name in names]
 
     def arrow(self, arrow: Any, names: Sequence[str]) -> list[Any]:
-        """Columns by the module pyarrow: numbers as int64, all others as binary."""
+        """Return columns as arrays of the module `arrow`: numbers as int64, others as binary."""
         if self.cells is not None:
             return self.cells.arrays(arrow, names)
         binary = ("key", "value", "headers")
@@ -123,7 +123,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """Stored records from an offset on, including control records and aborted data."""
+    """The answer to `fetch`: stored records, including control records and aborted data."""
 
     records: Sequence[LogRecord]
     high_watermark: int

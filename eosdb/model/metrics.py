@@ -1,7 +1,7 @@
 """Counters, averages and rates under Kafka's names, cheap enough for every request.
 
-A rate is the count in the last one to two windows of 30 s of the injected clock, divided by their length,
-as in Kafka's SampledStat.
+A rate is the count in the current and the previous window of 30 s, divided by the time since the previous
+one began (as in Kafka's SampledStat).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Metrics:
         self.record({}, {name: value})
 
     def took(self, count: str, time: str, started_ns: int) -> None:
-        """Increase the counter `count`, and observe the time since `started_ns` as `time`."""
+        """Increase the counter `count` by 1, and the counter `time` by the ns since `started_ns`."""
         elapsed = self.now_ns() - started_ns
         with self._lock:
             self._totals[count] += 1

@@ -1,5 +1,5 @@
-"""The figures of a file at one instant, for `eosdb top`, `eosdb ui` and Prometheus; and rates between two
-instants."""
+"""The figures of a file at one instant, and rates between two instants, for `eosdb top`, `eosdb ui` and
+Prometheus."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from eosdb.model.values import PartitionOffsets, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFigures:
-    """A partition. `max_timestamp` is the highest timestamp of its records (epoch ms), -1 if it has
-    none."""
+    """The figures of a partition. `max_timestamp` is the highest timestamp of its records (epoch ms), -1 if
+    it has none."""
 
     topic: str
     partition: int
@@ -32,8 +32,8 @@ class PartitionFigures:
 class Behind(int):
     """The lag of a group: the records that it could read now.
 
-    If it is not exact it is an upper bound: beyond a partition's newest thousand records it counts
-    offsets, including markers and aborted records. `Admin.describe_group_offsets` counts all records.
+    Unless `is_exact`, the number is an upper bound: beyond a partition's newest thousand records it counts
+    offsets, including markers and aborted records. `Admin.describe_group_offsets` gives the exact lag.
     """
 
     is_exact: bool
@@ -59,7 +59,7 @@ class GroupPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFigures:
-    """A consumer group: its state (Kafka's name), its number of members, and its positions; `due` as in
+    """A consumer group: its state (Kafka's name), its number of members, and its positions. For `due`, see
     `GroupReport`."""
 
     group_id: str

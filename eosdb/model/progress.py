@@ -1,4 +1,4 @@
-"""Progress reports of long-running work, and how their listener can stop it."""
+"""Progress reports of long-running work. A listener can stop the work by an exception."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def silent(done: int, total: int) -> None:
 def reporting(
     items: Iterable[tuple[int, T]], on_progress: Progress, total: int
 ) -> Iterator[tuple[int, T]]:
-    """Yield the items with their positions, and report every hundredth position when its item is done."""
+    """Yield the items with their positions. Report every hundredth position after its item is processed."""
     on_progress(0, total)
     for position, item in items:
         yield position, item

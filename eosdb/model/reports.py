@@ -1,6 +1,4 @@
-"""Reports about a file for operators and analysts: values that `Database.admin` returns and the commands
-show.
-"""
+"""Reports about a file, which `Database.admin` returns and the commands show."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ class LoggedBatch:
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
     """The folder of the file (Kafka: DescribeLogDirs), the size and free space of its file system, and the
-    bytes of records of each partition."""
+    bytes of each partition's records."""
 
     path: str
     total_bytes: int
@@ -47,7 +45,7 @@ class LogDirectory:
 
 @dataclass(frozen=True, slots=True)
 class CompactReport(Tabular):
-    """The size of the file before and after, and seconds taken.
+    """The result of `compact`: the size of the file before and after, and the seconds taken.
 
     `held_by` names the reader of an earlier snapshot, if there is one: the file and the WAL shrink at the
     first write after that reader has ended.
@@ -61,12 +59,12 @@ class CompactReport(Tabular):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessReport(Tabular):
-    """Counts of a processor since it was made.
+    """Counts of a processor since it was created.
 
-    `processed` counts the records whose handler succeeded, `produced` the records that the handler returned
-    for them, `retried` and `dead_lettered` the records that went to a retry topic or to the dead letter
-    topic, `postponed` those whose handler raised RetryAt. `failed` counts failed calls of the handler,
-    `commits` and `aborts` transactions. `metrics` are those of `Processor.metrics`.
+    `processed` counts the records whose handler succeeded, `produced` the records that it returned.
+    `retried` and `dead_lettered` count the records sent to a retry topic or the dead letter topic,
+    `postponed` the records whose handler raised RetryAt. `failed` counts failed calls of the handler,
+    `commits` and `aborts` transactions. `metrics` is the value of `Processor.metrics`.
     """
 
     processed: int
@@ -102,8 +100,8 @@ class PublishReport(Tabular):
 class StoragePart:
     """A table, an index, or free space.
 
-    `kind`: records, journal, state (folded from the events; also leases and the file's own notes), baseline
-    (the start of the history), own table, and each of these also as an index; free; other (SQLite's own).
+    `kind` is records, journal, state (tables folded from events, sessions, the file's id), baseline (the
+    start of the history) or own table; each of these also with "index"; or free, or other (SQLite's pages).
     """
 
     kind: str
@@ -113,8 +111,8 @@ class StoragePart:
 
 @dataclass(frozen=True, slots=True)
 class TopicStorage:
-    """The storage of a topic: rows of records including markers, the bytes of their keys, values and
-    headers, and of the events in the journal that name the topic."""
+    """The storage of a topic: its rows (records and markers), the bytes of their keys, values and headers,
+    and the bytes of the events that name the topic."""
 
     topic: str
     records: int
@@ -124,7 +122,7 @@ class TopicStorage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageStats(Tabular):
-    """The storage of a file by parts, largest first, which add up to `total_bytes`.
+    """The storage of a file. The parts, largest first, add up to `total_bytes`.
 
     `transactions` is the number of completed ones in the journal; their events take
     `bytes_per_transaction`. With `is_estimate`, this SQLite cannot count pages (it lacks dbstat), so parts
@@ -144,8 +142,8 @@ class StorageStats(Tabular):
 
 
 class Lag(int):
-    """The records a reader could get now, and what else lies before the end of the log: records `held_back`
-    by the last stable offset, and offsets `skipped`, which are markers and aborted data."""
+    """The records that a reader could get now; the records after these, `held_back` by the last stable
+    offset; and the offsets to be `skipped`: markers and aborted data."""
 
     held_back: int
     skipped: int
@@ -243,7 +241,7 @@ class OpenTransaction:
 
     @property
     def due(self) -> str:
-        """A sentence about the effect of the next write on the transaction; empty for none."""
+        """A sentence about the effect of the next write on the transaction; empty if it has no effect."""
         if self.hanging is HangingReason.OVERDUE:
             return "It is older than its timeout; the next write to the file aborts it"
         if self.hanging is HangingReason.OWNER_DIED:
@@ -255,8 +253,8 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPartition:
-    """A group's position in one partition, and the member that reads it. `committed_offset` is -1 for none;
-    `lag` is counted from there on, and without an offset from the beginning of the log."""
+    """A group's position in one partition, and the member that reads it. `committed_offset` is -1 if there
+    is none; then `lag` counts from the log start offset."""
 
     group_id: str
     topic: str
@@ -277,8 +275,8 @@ class GroupPartition:
 class GroupReport(Tabular):
     """A group, its state, and every partition with a committed offset or a member.
 
-    State and members are as the next write to the file leaves them: `due` says which members it removes,
-    because their session has ended or their process has died, and nobody has written since.
+    State and members are as the next write to the file will leave them. `due` says which members it will
+    remove, because their session has ended or their process has died.
     """
 
     group_id: str
@@ -292,8 +290,8 @@ class GroupReport(Tabular):
 class Diagnosis(Tabular):
     """Why a reader of a partition makes no progress: the offsets, and the transaction that holds it back.
 
-    Beyond the last stable offset, `waiting_committed` records could be read at once if that transaction
-    ended, and `waiting_open` belong to open transactions, that one among them.
+    Beyond the last stable offset, `waiting_committed` records become readable when that transaction ends.
+    `waiting_open` records belong to open transactions, including that one.
     """
 
     topic: str
@@ -322,7 +320,7 @@ class OffsetReset:
 
 @dataclass(frozen=True, slots=True)
 class ViewDescription:
-    """A view of the SQL contract: its name, its columns in order, and a sentence about its content."""
+    """A documented SQL view: its name, its columns in order, and a sentence about its content."""
 
     name: str
     columns: tuple[str, ...]
@@ -333,8 +331,8 @@ class ViewDescription:
 class CommitTimes:
     """The durations (s) of the commits of one database object.
 
-    `counts` has a number for each bound, of the commits up to this bound and above the previous one, and a
-    last number for those above all bounds.
+    `counts` is a histogram: for each bound, the commits up to it and above the previous one; last, the
+    commits above all bounds.
     """
 
     bounds_s: tuple[float, ...]

@@ -1,8 +1,8 @@
 """The requests of a broker as values: clients send them, the server builds them from bytes, `Broker.ask`
 carries them out (decisions/0081).
 
-Each has Kafka's name, fields and defaults, and the type of its answer. `db.broker` has a method of the
-same name with the fields as its arguments.
+Each class has Kafka's name, fields and defaults, and declares the type of its answer. `db.broker` has a
+method of the same name, with the fields as arguments.
 """
 
 from __future__ import annotations
@@ -176,11 +176,11 @@ class TxnOffsetCommit(Request[OffsetErrors]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetch(Request[dict[TopicPartition, OffsetAndMetadata | ApiError]]):
-    """The group's committed offsets; partitions without one are absent.
+    """The group's committed offsets. Partitions without an offset are absent.
 
-    A partition that may not be described has TopicAuthorizationFailedError. With `require_stable`, a
-    partition with a pending offset of an open transaction has UnstableOffsetCommitError. If `partitions`
-    is None, those that may not be described are omitted.
+    The answer has TopicAuthorizationFailedError for a partition that the principal may not describe; if
+    `partitions` is None, it omits these. With `require_stable`, it has UnstableOffsetCommitError for a
+    partition with a pending offset of an open transaction.
 
     A member of a group whose partitions the coordinator assigns passes its id and epoch. Raises
     UnknownMemberIdError, StaleMemberEpochError, and IllegalGenerationError for a classic member.
@@ -195,8 +195,8 @@ class OffsetFetch(Request[dict[TopicPartition, OffsetAndMetadata | ApiError]]):
 
 @dataclass(frozen=True, slots=True)
 class OffsetDelete(Request[OffsetErrors]):
-    """Delete offsets of the group, also pending ones: all of them or none; with `each`, each partition by
-    itself, which then has None or its error.
+    """Delete offsets of the group, including pending ones: all of them or none. With `each`, partitions are
+    independent, and each has None or its error.
 
     Raises GroupIdNotFoundError, InvalidGroupIdError, GroupSubscribedToTopicError while a member is
     subscribed to one of the topics, and NonEmptyGroupError while the group has members that are not
@@ -221,7 +221,7 @@ class DeleteGroup(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class Fetching(Request[A]):
-    """The range and the amount to read."""
+    """The fields of all fetch requests: the range and the amount to read."""
 
     topic_partition: TopicPartition
     offset: int
@@ -247,8 +247,8 @@ class Fetch(Fetching[FetchResult]):
 
 @dataclass(frozen=True, slots=True)
 class FetchBatches(Fetching[Block], name="fetch"):
-    """The records of `fetch` for servers: as record batches of at most `max_bytes` if the accelerator
-    makes them, otherwise as columns."""
+    """The records of `fetch`, for servers: as record batches of at most `max_bytes` if the accelerator can
+    build them, otherwise as columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +303,8 @@ class Idle(Question[dict[TopicPartition, values.PartitionOffsets]]):
 
 @dataclass(frozen=True, slots=True)
 class HaveMoved(Question[bool]):
-    """Whether any partition of `listed` (see `lag.listed`) has another end for this isolation level, or is
-    gone. Checks no rights: the read that follows does."""
+    """Whether any partition of `listed` (see `lag.listed`) has another end for this isolation level, or was
+    deleted. Checks no rights, since the following read does."""
 
     listed: str
     isolation_level: IsolationLevel
@@ -312,15 +312,15 @@ class HaveMoved(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class TopicPartitions(Question[dict[str, int]]):
-    """All topics the principal may describe, and how many partitions each has; with `every` all topics,
-    for requests that need a right on the cluster and none on topics."""
+    """All topics that the principal may describe, with their numbers of partitions. `every` is for requests
+    that need a right on the cluster only, and returns all topics."""
 
     every: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TopicNames(Question[dict[UUID, str]]):
-    """The names of all topics by id. Checks no rights: the request that uses the names does."""
+    """The names of all topics by id. Checks no rights, since the request that uses them does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,10 +380,10 @@ class DeleteRecords(Request[int]):
 class JoinGroup(Request[values.JoinGroupResult]):
     """Join the group's next generation.
 
-    Without `member_id` the member gets a new id. With `must_know_id` the id is only returned, in
-    MemberIdRequiredError, for the client to join with, so that a lost response leaves no member behind
-    (KIP-394). The call does not block: the result is incomplete while other members have yet to join;
-    repeat the call with the member id. With `waits` the member's session cannot end until the result is
+    Without `member_id` the member gets a new id. With `must_know_id` the request raises
+    MemberIdRequiredError with the id and the client joins again, so that a lost response leaves no member
+    behind (KIP-394). The call does not block: the result is incomplete until the other members have joined;
+    repeat the call with the member id. With `waits`, the member's session cannot end before the result is
     complete. Raises InconsistentGroupProtocolError, UnknownMemberIdError, FencedInstanceIdError,
     InvalidSessionTimeoutError, InvalidGroupIdError and GroupAuthorizationFailedError.
     """
@@ -447,7 +447,7 @@ class LeaveGroup(Request[None]):
 @dataclass(frozen=True, slots=True)
 class RemoveMembers(Request[list[ApiError | None]], name="leave_group"):
     """Remove each of these members, named by member id, group instance id, or both. The answer has for each
-    None, UnknownMemberIdError, or FencedInstanceIdError if the instance id is of another member id."""
+    member None, UnknownMemberIdError, or FencedInstanceIdError if another member id has its instance id."""
 
     group_id: str
     members: Sequence[tuple[str, str | None]]
@@ -475,8 +475,8 @@ class DescribeGroups(Question[list[values.GroupDescription]]):
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroup(Question[values.GroupDescription]):
-    """The group's state, generation and members, as the next write leaves them: without members whose
-    session has ended or whose process has died. Raises GroupIdNotFoundError."""
+    """The group's state, generation and members, without members whose session has ended or whose process
+    has died: the next write removes these. Raises GroupIdNotFoundError."""
 
     group_id: str
 
@@ -486,9 +486,9 @@ class ConsumerGroupHeartbeat(Request[values.ConsumerGroupHeartbeat]):
     """Join a group whose partitions the coordinator assigns (KIP-848), stay in it, or leave it. The
     answer has the partitions that the member should own. Fields have Kafka's names and meanings.
 
-    The first one has `member_epoch` 0, a rebalance timeout, topics or a regular expression, and empty
-    `topic_partitions`; later ones omit unchanged fields. With -1 the member leaves, with -2 a static
-    member leaves for a while. Without `member_id` the member gets one.
+    The first heartbeat has `member_epoch` 0, a rebalance timeout, topics or a regular expression, and empty
+    `topic_partitions`; later ones omit unchanged fields. With epoch -1 the member leaves; with -2 a static
+    member leaves temporarily. Without `member_id` the member gets a new id.
 
     Raises InvalidRequestError, GroupIdNotFoundError, UnknownMemberIdError, FencedMemberEpochError,
     FencedInstanceIdError, UnreleasedInstanceIdError, UnsupportedAssignorError,
@@ -535,7 +535,7 @@ class AuthorizedOperations(Question[frozenset[str]]):
 
 @dataclass(frozen=True, slots=True)
 class AlterTopicConfig(Request[None]):
-    """Change some of the topic's own settings; `anew` first drops all of them. Raises InvalidConfigError,
+    """Change some of the topic's own settings; `anew` first removes all of them. Raises InvalidConfigError,
     UnknownTopicOrPartitionError, UnknownTopicIdError if no topic has the id any more, and
     InvalidRequestError for a setting that occurs twice."""
 
@@ -591,8 +591,8 @@ class DescribeTransactions(Request[dict[str, values.TransactionDescription]]):
 
 @dataclass(frozen=True, slots=True)
 class ListTransactions(Request[list[values.TransactionListing]]):
-    """List the transactions that match every filter (KIP-664). `duration_ms` selects those that began
-    longer ago; a pattern in RE2's syntax must match the whole id. Raises InvalidRegularExpressionError."""
+    """List the transactions that match every filter (KIP-664). `duration_ms` selects those open for longer;
+    a pattern in RE2's syntax must match the whole id. Raises InvalidRegularExpressionError."""
 
     states: Sequence[str] = ()
     producer_ids: Sequence[int] = ()

@@ -1,5 +1,5 @@
-"""Threads: a start that the system may refuse, one more thread for anyio's pool, and the fate of a write
-that another thread may carry out.
+"""Threads: starting one, which the system may refuse; adding one to anyio's pool; and finding the outcome
+of a write that another thread may run.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ process that was stopped meanwhile has used up only one of them."""
 
 
 class Thread(threading.Thread):
-    """A daemon thread for `what`, which has begun when `start` returns.
+    """A daemon thread, which runs when `start` returns. `what` is its purpose, for error texts.
 
-    Python's own `start` waits forever for a thread that ends, for lack of memory, before its first step.
+    Python's own `start` waits forever if the new thread runs out of memory before its first step.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class Thread(threading.Thread):
         self._begun.acquire()
 
     def start(self) -> None:
-        """Raises StorageError if the system refuses the thread, or the thread does not begin. Then its
-        target never runs."""
+        """Start the thread. Raises StorageError if the system refuses or the thread does not begin; then
+        its target never runs."""
         with needed(self._what):
             super().start()
         for _ in range(_LOOKS):
@@ -51,8 +51,8 @@ class Thread(threading.Thread):
                 return
         if self._claim.acquire(blocking=False):
             raise StorageError(
-                f"no thread can be started for {self._what}: it does not begin, perhaps for lack "
-                "of memory; free some and try again"
+                f"no thread can be started for {self._what}: it does not begin, perhaps for lack of "
+                "memory; free memory and try again"
             )
 
     def run(self) -> None:
@@ -62,7 +62,7 @@ class Thread(threading.Thread):
 
 
 class _NotAwaited(threading.Event):
-    """Takes the place of the event that Python's `start` waits for."""
+    """Replaces the event that Python's `start` waits for, so that it does not wait."""
 
     def wait(self, timeout: float | None = None) -> bool:
         return self.is_set()
@@ -70,20 +70,20 @@ class _NotAwaited(threading.Event):
 
 @contextmanager
 def needed(what: str) -> Iterator[None]:
-    """A context for starting threads: raises StorageError if the system refuses."""
+    """Raises StorageError if the system refuses to start a thread inside the block."""
     try:
         yield
     except RuntimeError as error:
         if "start new thread" not in str(error):
             raise
         raise StorageError(
-            f"no thread can be started for {what}: this process, or its user, has as many as the system "
-            "allows (ulimit -u, or the pids limit of the container); end some and try again"
+            f"no thread can be started for {what}: this process or its user has reached the limit (ulimit "
+            "-u, or the container's pids limit); end some threads and try again"
         ) from error
 
 
 class Fate:
-    """The outcome of a write for a caller that must know it, also after an interrupt."""
+    """Lets a caller find the outcome of its write, also after an interrupt."""
 
     __slots__ = ("ask",)
 
@@ -93,25 +93,25 @@ class Fate:
 
 
 def may_lend() -> bool:
-    """Whether this may be a thread of anyio's pool, in which FastAPI and Starlette call plain functions."""
+    """Whether the process uses anyio, in whose thread pool FastAPI and Starlette call plain functions."""
     return "anyio" in sys.modules
 
 
 def lend() -> Callable[[], object] | None:
-    """Add a thread to the anyio pool of this thread. Returns a function that removes it again; None if this
-    thread is of no pool.
+    """Add a thread to the anyio pool that this thread belongs to. Returns a function that removes it again;
+    None if this thread is in no pool.
 
     Waits for the event loop, so the caller must hold no lock. The returned function does not wait.
     """
     from anyio import from_thread
 
-    with suppress(RuntimeError):  # No thread of a pool, or the loop has ended.
+    with suppress(RuntimeError):  # This thread is in no pool, or the loop has ended.
         return from_thread.run_sync(_lent)
     return None
 
 
 def _lent() -> Callable[[], object]:
-    """The part of `lend` that runs in the event loop's thread."""
+    """Add a thread to the pool; returns a function that removes it. Runs in the event loop's thread."""
     import asyncio
 
     from anyio.to_thread import current_default_thread_limiter
@@ -123,7 +123,7 @@ def _lent() -> Callable[[], object]:
         limiter.total_tokens -= 1
 
     def give_back() -> None:
-        with suppress(RuntimeError):  # The loop has ended, and its pool with it.
+        with suppress(RuntimeError):  # The loop and its pool have ended.
             loop.call_soon_threadsafe(take_back)
 
     return give_back

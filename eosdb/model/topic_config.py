@@ -1,8 +1,8 @@
-"""Kafka's topic settings: some act in eosdb, the others are only stored.
+"""Kafka's topic settings: some have an effect in eosdb, the others are only stored.
 
-`TOPIC_SETTINGS` is the one table (Kafka 4.1, and two of eosdb's own for a topic that moves to a cluster).
-eosdb accepts every value that Kafka accepts. `TopicConfig` is the effective configuration, from the
-topic's settings and the broker's (decisions/0032).
+`TOPIC_SETTINGS` lists them all (Kafka 4.1, and two of eosdb's own for a topic that moves to a cluster).
+eosdb accepts every value that Kafka accepts. `TopicConfig` is the effective configuration, from the topic's
+settings and the broker's (decisions/0032).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from eosdb.model.values import TimestampType
 
 MOVING_TO: Final = "eosdb.moving.to"
 MOVED_TO: Final = "eosdb.moved.to"
-# decisions/0046: a setting closes a topic to every writer.
+# decisions/0046: these settings close a topic to every writer.
 _CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -43,7 +43,7 @@ class SettingKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TopicSetting:
-    """A topic setting of Kafka's."""
+    """The type, default and check of a topic setting."""
 
     kind: SettingKind
     default: str
@@ -72,7 +72,7 @@ def _whole(low: int, high: int = INT64_MAX) -> Callable[[str, object], int]:
 
 
 def _text(expected: str, pattern: str) -> Callable[[str, object], str]:
-    """The check of a setting whose text has a pattern."""
+    """Return the check of a setting whose text must match a pattern."""
 
     def parse(name: str, value: object) -> str:
         if not re.fullmatch(pattern, text := str(value)):
@@ -96,7 +96,7 @@ def _place(name: str, value: object) -> str:
     text = str(value)
     if text != text.strip() or not text.isprintable():
         raise InvalidConfigError(
-            f"{name}: got {value!r}, expected HOST:PORT, or nothing for a topic that is not moved"
+            f"{name}: got {value!r}, expected HOST:PORT, or an empty text for a topic that does not move"
         )
     return text
 
@@ -203,7 +203,7 @@ class TopicConfig:
 
     @property
     def closed(self) -> str:
-        """Why the topic takes no records, and what to do; empty if it takes them."""
+        """The reason why the topic accepts no records, with the next step; empty if it accepts them."""
         if self.moved_to:
             return f"the topic has moved to {self.moved_to}; let the program connect there"
         if self.moving_to:
@@ -245,8 +245,8 @@ class TopicConfig:
 
 
 def topic_overrides(config: Mapping[str, object] | None) -> dict[str, str]:
-    """A topic's settings as stored text. Raises InvalidConfigError for a name that is not text, or a
-    value that is neither text nor a whole number."""
+    """Return a topic's settings as the text to store. Raises InvalidConfigError for a name that is not
+    text, or a value that is neither text nor a whole number."""
     out: dict[str, str] = {}
     for name, value in (config or {}).items():
         if not isinstance(name, str) or not isinstance(value, str | int):
@@ -259,7 +259,7 @@ def topic_overrides(config: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def without_effect(overrides: Iterable[str]) -> list[str]:
-    """The settings of a topic that are stored without effect."""
+    """Return those of the settings that are stored but have no effect."""
     return sorted(
         name for name in overrides if name in TOPIC_SETTINGS and not TOPIC_SETTINGS[name].field
     )
@@ -283,7 +283,7 @@ class ConfigChange(NamedTuple):
 
 
 def settings(config: Mapping[str, object | None]) -> list[ConfigChange]:
-    """Changes to these settings; None resets one to the broker's value."""
+    """Return changes to these values; None resets a setting to the broker's value."""
     delete, put = ConfigOperation.DELETE, ConfigOperation.SET
     return [ConfigChange(k, delete if v is None else put, v) for k, v in config.items()]
 
@@ -296,7 +296,7 @@ def changed(
     result, seen = dict(overrides), set[str]()
     for name, operation, value in changes:
         if name in seen:
-            raise InvalidRequestError(f"{name} comes twice; name each setting once")
+            raise InvalidRequestError(f"{name} occurs twice; name each setting once")
         seen.add(name)
         if operation is ConfigOperation.DELETE:
             result.pop(name, None)

@@ -1,7 +1,7 @@
 """Checks the plain values of a request, before any read or write.
 
-Each error names the value and the expected one. The ranges are those of Kafka's wire types. They also
-exclude values that do not fit SQLite's 64-bit integers and UTF-8 text.
+Each error names the value that was found and the expected one. The ranges are those of Kafka's wire types;
+so every valid value also fits SQLite's 64-bit integers and UTF-8 text.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def check_topic_name(name: object) -> str:
 
 
 def check_topic_partition(tp: object, least: int = 0) -> TopicPartition:
-    """Raises UnknownTopicOrPartitionError unless `tp` can name a partition. Producers may name the one in
-    which scheduled records wait: `least` is its number for them."""
+    """Raises UnknownTopicOrPartitionError unless `tp` can name a partition. For producers, `least` is -1,
+    the partition in which scheduled records wait."""
     if (
         isinstance(tp, tuple)
         and len(tp) == 2
@@ -50,8 +50,7 @@ def check_topic_partition(tp: object, least: int = 0) -> TopicPartition:
 
 
 def check_topic_partitions(tps: object, least: int = 0) -> list[TopicPartition]:
-    """The distinct partitions, in order. Raises InvalidRequestError for anything but a collection of
-    them."""
+    """Return the distinct partitions, sorted. Raises InvalidRequestError unless `tps` is a collection."""
     return sorted({check_topic_partition(tp, least) for tp in check_collection("partitions", tps)})
 
 
@@ -94,7 +93,7 @@ def check_choice(name: str, value: object, *choices: str) -> None:
 
 
 def check_bytes(name: str, value: object) -> bytes:
-    """Raises InvalidRequestError."""
+    """Raises InvalidRequestError unless the value is bytes."""
     if isinstance(value, bytes):
         return value
     raise errors.InvalidRequestError(f"{name}: got {shown(value)}, expected bytes")
@@ -126,12 +125,12 @@ def check_name(
 
 
 def check_texts(name: str, values: object) -> list[str]:
-    """Raises InvalidRequestError."""
+    """Raises InvalidRequestError unless every value is text."""
     return [check_text(name, value) for value in check_collection(name, values)]
 
 
 def check_path(name: str, path: object) -> str:
-    """A path in the form that the file system takes. Raises ConfigError."""
+    """Return the path as text that the file system can encode. Raises ConfigError."""
     given = os.fspath(path) if isinstance(path, os.PathLike) else path
     if isinstance(given, str) and given and "\0" not in given:
         try:
@@ -143,7 +142,7 @@ def check_path(name: str, path: object) -> str:
 
 
 def check_file(name: str, path: object) -> str:
-    """The path of a database file. Raises ConfigError for a URL, and for an address of a Kafka broker."""
+    """Return the path of a database file. Raises ConfigError for a URL or the address of a Kafka broker."""
     given = check_path(name, path)
     if os.path.exists(given):
         return given
@@ -154,8 +153,8 @@ def check_file(name: str, path: object) -> str:
         )
     if _ADDRESS.fullmatch(given):
         raise errors.ConfigError(
-            f"{name}: got {given!r}, an address; eosdb opens a file and needs no broker, so give the path "
-            f"of one, such as 'shop.db' ('./{given}' for a file of this name)"
+            f"{name}: got {given!r}, an address; eosdb opens a file and needs no broker. Give the path of "
+            f"a file, such as 'shop.db' ('./{given}' if the file has this name)"
         )
     return given
 
@@ -171,14 +170,14 @@ def check_group_id(group_id: object) -> str:
 def check_given_group_id(group_id: object) -> str:
     """Check a group id that must not be empty. Raises InvalidGroupIdError."""
     if check_group_id(group_id) == "":
-        raise errors.InvalidGroupIdError("group_id: got an empty one, expected the id of a group")
+        raise errors.InvalidGroupIdError("group_id: got an empty text, expected the id of a group")
     return str(group_id)
 
 
 def check_transactional_id(transactional_id: object) -> str:
-    """Raises InvalidRequestError, also for an empty one (TransactionCoordinator)."""
+    """Raises InvalidRequestError unless the value is text that is not empty (TransactionCoordinator)."""
     if (text := check_name("transactional_id", transactional_id)) == "":
-        raise errors.InvalidRequestError("transactional_id: got an empty one, expected some text")
+        raise errors.InvalidRequestError("transactional_id: got an empty text, expected an id")
     return text
 
 
@@ -194,7 +193,7 @@ def check_identity(transactional_id: object, producer_id: object, producer_epoch
 
 
 def check_headers(headers: object) -> tuple[Header, ...]:
-    """Headers as pairs of text and bytes or None. Raises InvalidRecordError."""
+    """Check headers, which are pairs of text and bytes or None. Raises InvalidRecordError."""
     if isinstance(headers, Sequence) and not isinstance(headers, str | bytes):
         for header in headers:
             if not _is_header(header):
@@ -208,7 +207,7 @@ def check_headers(headers: object) -> tuple[Header, ...]:
 
 
 def as_headers(given: object) -> tuple[Header, ...]:
-    """Headers from a mapping or from pairs; text values are encoded. Raises InvalidRecordError."""
+    """Convert a mapping or pairs to headers; text values become UTF-8. Raises InvalidRecordError."""
     pairs: object = given.items() if isinstance(given, Mapping) else given
     if isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes):
         pairs = [_as_header(pair) for pair in pairs]
@@ -241,19 +240,19 @@ def _is_int(value: object, low: int, high: int) -> TypeGuard[int]:
 
 
 def shown(value: object) -> str:
-    """A value for an error text, truncated if it is long."""
+    """Return a value's text for an error, truncated if it is long."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def check_transaction_version(requested: int | None, highest: int) -> int:
-    """The transaction version of a client, by default the highest supported. Raises InvalidRequestError,
-    and UnsupportedVersionError above the highest."""
+    """Return the transaction version of a client, by default the highest supported. Raises
+    UnsupportedVersionError for a higher one, InvalidRequestError for a value that is no version."""
     if requested is None or requested == highest:
         return highest
     if check_int("transaction_version", requested, 1) > highest:
         raise errors.UnsupportedVersionError(
-            f"transaction_version: got {requested}, this database serves up to {highest} "
+            f"transaction_version: got {requested}, this database supports up to {highest} "
             "(BrokerConfig.transaction_version)"
         )
     return requested

@@ -1,7 +1,7 @@
 """The values of requests and responses, under Kafka's names.
 
-Plain frozen values with next to no behaviour; named tuples where there is one per record. -1 stands for
-"none" as in Kafka's protocol, and all times are milliseconds since the epoch (UTC).
+Plain frozen values with almost no behaviour; a value that exists for each record is a named tuple. -1
+stands for "none" as in Kafka's protocol, and all times are milliseconds since the epoch (UTC).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from eosdb.errors import ApiError
 from eosdb.model.answers import Tabular
 from eosdb.model.clock import DeliverAt
 
-# Plain `ConsumerRecord` has any type of key and value. Consumers return `bytes | Any`, as typeshed does
-# for `re.Match.group`: `bytes | None` would force every program to check for None, and most topics have
-# none. Only type checkers see the defaults of type variables. They know typing_extensions without an
-# installation.
+# `ConsumerRecord` without parameters has keys and values of type Any. Consumers return `bytes | Any`, as
+# typeshed does for `re.Match.group`: `bytes | None` would force every program to check for None, which most
+# topics do not have. Only type checkers see the defaults of type variables, and they know typing_extensions
+# even if it is not installed.
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
@@ -134,7 +134,7 @@ class PartitionOffsets:
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The offset and timestamp (ms since the epoch) of the record of a lookup."""
+    """The offset and timestamp (ms since the epoch) of the record that `list_offsets` found."""
 
     offset: int
     timestamp: int
@@ -196,7 +196,7 @@ class TransactionState(Enum):
         self.may_expire: Final = self.is_complete or self.name == "EMPTY"
         """No transaction is open or ending (Kafka: isExpirationAllowed)."""
 
-    # There is one object of each; Enum's own hash is a Python call for every look-up.
+    # Each state is one object, so its identity is a hash; Enum's own hash is a slower Python function.
     __hash__ = object.__hash__
 
     @classmethod
@@ -244,7 +244,7 @@ class JoinGroupMember:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroupResult:
-    """The response to a join. While `is_complete` is False, other members have yet to join: send it again.
+    """The response to a join. If not `is_complete`, other members have yet to join: send the request again.
 
     Only the leader gets `members`. With `skip_assignment`, the leader must not compute an assignment: it
     has replaced another instance of the same static member, and the group keeps its assignment (KIP-814).
@@ -262,7 +262,7 @@ class JoinGroupResult:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupResult:
-    """The response to a sync. While `is_complete` is False, the leader has yet to sync: send it again."""
+    """The response to a sync. If not `is_complete`, the leader has yet to sync: send the request again."""
 
     is_complete: bool
     protocol_type: str
@@ -318,9 +318,9 @@ class ConsumerGroupHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMemberDescription:
-    """A member of a consumer group: its subscription, its partitions, and its target.
+    """A member of a consumer group: its subscription, its current partitions, and its target assignment.
 
-    `subscribed_topic_regex` is empty for a member without one.
+    `subscribed_topic_regex` is empty if the member has none.
     """
 
     member_id: str
@@ -379,7 +379,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionToken:
-    """Identifies one transaction; `Database.outcome` looks it up after any crash."""
+    """Identifies one transaction, so that `Database.outcome` can find its outcome after a crash."""
 
     transactional_id: str
     producer_id: int
@@ -391,7 +391,8 @@ class TransactionToken:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """The group that commits offsets, and the membership to be verified (KIP-447)."""
+    """The group whose offsets are committed, and the member that commits them. The coordinator verifies the
+    membership (KIP-447)."""
 
     group_id: str
     generation_id: int = -1
@@ -414,16 +415,16 @@ class RecordMetadata:
 
 @dataclass(frozen=True, slots=True)
 class AppendOnceResult:
-    """`skipped` if the batch, or a later one, was already in the log. `offsets` are the first offsets of
-    the batch in its partitions."""
+    """The result of `append_once`. `skipped` means that the batch, or a later one, was already in the log.
+    `offsets` has the batch's first offset in each partition."""
 
     skipped: bool
     offsets: dict[TopicPartition, int]
 
 
 class ConsumerRecord(NamedTuple, Generic[Key, Value]):
-    """A record that a consumer returns. `key` and `value` are bytes, or results of the deserializers; None
-    if the record has none, whatever `Key` and `Value` say."""
+    """A record that a consumer returns. `key` and `value` are bytes or the deserializers' results. Without
+    a key or value they are None, even if `Key` and `Value` do not include None."""
 
     topic: str
     partition: int
@@ -437,7 +438,7 @@ class ConsumerRecord(NamedTuple, Generic[Key, Value]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerRecord:
-    """The result of a handler of `db.processor`: a record and its destination. Without a `topic` it is sent
+    """A record that a handler of `db.processor` returns, and its destination. Without a `topic` it is sent
     to the sink."""
 
     value: object = None
@@ -451,7 +452,7 @@ class ProducerRecord:
 
 
 class RecordOptions(TypedDict, total=False):
-    """A record's fields besides topic and value, as keywords."""
+    """The keyword arguments for a record's fields, except topic and value."""
 
     key: object
     partition: int | None
@@ -462,8 +463,8 @@ class RecordOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRecord(Tabular):
-    """A record that waits until it is due. `partition` is where it will go, `timestamp` the one that it was
-    sent with (None: the time of its delivery)."""
+    """A record that waits until it is due. `partition` is its target, and `timestamp` the sender's (None:
+    the time of delivery)."""
 
     id: str
     """Identifies the record in this file, for `cancel_scheduled`."""
@@ -488,8 +489,7 @@ class TopicDescription(Tabular):
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """A topic's id and number of partitions, as clients learn them. A topic recreated under an old name has
-    a new id."""
+    """A topic's id and number of partitions. A topic that is deleted and created again has a new id."""
 
     name: str
     topic_id: UUID

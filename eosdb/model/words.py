@@ -1,5 +1,5 @@
-"""Text for people: foreign texts (names, ids, keys, messages), amounts, sizes, durations, and the command
-that installs an extra."""
+"""Text for people: printable forms of names, ids, keys and messages; amounts, sizes and durations; and the
+command that installs an extra."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _STEPS: Final = (("d", "d", 86_400), ("h", "h", 3_600), ("min", "m", 60), ("s", 
 
 def printable(text: str, keep: str = "") -> str:
     """Escape unprintable characters except those of `keep`: line breaks, terminal controls, marks of text
-    direction, surrogates. So no text can look like another."""
+    direction, surrogates. So different texts look different."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
 def shortened(text: str, most: int) -> str:
-    """At most `most` characters: the beginning, and the end, where the names of a series differ."""
+    """Shorten text to `most` characters by leaving out the middle: names in a series differ at the end."""
     if len(text) <= most:
         return text
     tail = (most - 1) // 3
@@ -26,7 +26,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def decoded(data: bytes) -> str:
-    """Bytes as text if they are UTF-8, otherwise as SQL's `X'…'`."""
+    """Decode bytes if they are UTF-8; otherwise return them as the SQL literal `X'…'`."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -41,7 +41,7 @@ def number(count: float | None) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """As in `1 record` and `1,234 records`."""
+    """Format an amount with its noun: `1 record`, `1,234 records`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -57,8 +57,8 @@ def size(count: float) -> str:
 
 
 def duration(ms: float, *, short: bool = False) -> str:
-    """The two largest units, rounded down: `350 ms`, `2.5 s`, `12 s`, `2 h 5 min`. `short` fits seven
-    characters of a table's column: `0.4s`, `12s`, `2h05m`, `400d`."""
+    """Format a duration in its two largest units, rounded down: `350 ms`, `2.5 s`, `12 s`, `2 h 5 min`.
+    `short` takes at most seven characters: `0.4s`, `12s`, `2h05m`, `400d`."""
     whole = max(int(ms), 0)
     if short and whole < 10_000:
         return f"{whole // 100 / 10:.1f}s"
@@ -89,8 +89,8 @@ def module_for(method: str, name: str, refused: type[Exception]) -> Any:
 
 
 def needs_extra(what: str, extra: str, error: ImportError) -> str:
-    """An error text with the extra that `what` needs, and the command that installs it from where eosdb
-    is from."""
+    """Return an error text: `what` needs the extra, and the command that installs it from the source of
+    this eosdb."""
     return f"{what} needs the extra {extra!r}: {_installs(extra)} ({error})"
 
 
@@ -104,7 +104,7 @@ def _installs(extra: str) -> str:
 
     in_a_checkout = f"pip install '.[{extra}]' in a checkout of eosdb"
     try:
-        # pip and others note here an installation from elsewhere than an index (PEP 610).
+        # pip writes this file if eosdb was not installed from an index (PEP 610).
         text = metadata.distribution("eosdb").read_text("direct_url.json")
     except metadata.PackageNotFoundError:
         return in_a_checkout

@@ -1,1 +1,1 @@
-"""The log messages of eosdb: their catalog, and how one is logged."""
+"""The log messages of eosdb: their catalog, and the code that logs them."""

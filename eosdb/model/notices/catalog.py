@@ -1,7 +1,7 @@
 """Every kind of log line, by logger. `make_notices` makes the same table in docs/observability.md.
 
-No message or field has values, keys and headers of records, passwords or security settings. The message
-of a user's exception is shown, on one line of at most 200 characters.
+Messages and fields never contain keys, values or headers of records, passwords or security settings. They
+may contain the message of a user's exception, in one line of at most 200 characters.
 """
 
 from __future__ import annotations

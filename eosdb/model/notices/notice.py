@@ -1,13 +1,12 @@
-"""One kind of log line, and how it is logged.
+"""Defines a kind of log line, and logs it.
 
-A library configures no logging and has no handlers: it only names loggers below `eosdb`. For a program
-without a logging configuration there is `_Lines`. It treats lines that differ only in numbers as one: the
-1st, 10th, 100th and so on are printed, and a repeated one at the end of the program, unless a traceback
-of an error has ended it. Whether logging is configured is checked for each line.
+A library configures no logging and adds no handlers: it only has loggers below `eosdb`. If a program has
+not configured logging, `_Lines` prints warnings. Lines that differ only in numbers count as the same line:
+the 1st, 10th, 100th and so on are printed. A repeated line is printed again at the end of the program,
+unless that ends with a traceback. Each line checks whether logging is configured.
 
-The fields of a LogRecord have the line's subjects. The code that had an effect logs it, after the effect
-is durable and while the thread holds no lock: a slow handler delays no other thread, and one that raises
-breaks no commit.
+A LogRecord has the notice's values as fields. An effect is logged after it is durable, and while the thread
+holds no lock: a slow handler delays no other thread, and one that raises breaks no commit.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class _Repeated:
 
 
 class _Lines(logging.Handler):
-    """Prints to stderr, as logging's own last resort does."""
+    """Prints log lines to stderr, in place of `logging.lastResort`."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -67,7 +66,7 @@ class _Lines(logging.Handler):
             _write(repeated.counted)
 
     def _tell_the_rest(self) -> None:
-        if hasattr(sys, "last_value"):  # Python has printed the traceback that ended the program
+        if hasattr(sys, "last_value"):  # A traceback was the program's last output.
             return
         with self._lines:
             for repeated in self._kinds.values():
@@ -91,7 +90,7 @@ _lines: Final = _Lines()
 
 
 def handle(record: logging.LogRecord) -> None:
-    """Print the record, unless the program has turned logging's last resort off."""
+    """Print the record, unless the program has disabled `logging.lastResort` or its level is too low."""
     if logging.lastResort is not None and record.levelno >= max(
         logging.lastResort.level, _lines.level
     ):
@@ -104,12 +103,12 @@ _saying: Final = threading.local()
 line."""
 
 
-# decisions/0047: log lines are data, so documentation and code cannot differ.
+# decisions/0047: log lines are data, and the documentation is generated from them.
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A kind of log line: its logger, level, fields and sentence. `action` names the kind for programs,
-    and is a field of every line; `fields` are the others. `sentence` is a %-format of `fields` and of
-    values only for the message. Two notices share an action if an operator reacts to both in the same
+    """A kind of log line: its logger, level, fields and sentence. `action` is a name for programs and a
+    field of every line; `fields` are the other fields. `sentence` is a %-format with `fields`, and with
+    values that only the message has. Notices share an action if an operator reacts to them in the same
     way."""
 
     room: str
@@ -126,15 +125,14 @@ class Notice:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the logger is enabled for it; to be checked before values that are expensive to
-        compute."""
+        """Whether the logger is enabled for this level. Check it before computing expensive values."""
         return self.logger.isEnabledFor(self.level)
 
     def say(self, *, trace: BaseException | None = None, **values: object) -> None:
-        """Log this notice with `values`, unless its level is disabled. Never raises. An exception given
-        as `error` becomes its class's name in the field; the sentence may show it as `error_text` or
+        """Log this notice with `values`, unless its level is disabled. Never raises. If `error` is an
+        exception, the field has the name of its class; the sentence may also use `error_text` and
         `error_message`. `trace` is logged with its traceback. Do not call this while holding a lock that
-        others wait for."""
+        other threads need."""
         if not self.is_wanted:
             return
         values = _with_texts(values)
@@ -158,23 +156,23 @@ class Notice:
             if self.logger.filter(record):
                 handle(record)
         except Exception:
-            # As logging's own handlers treat their errors.
+            # logging's own handlers treat their errors in the same way.
             if logging.raiseExceptions and sys.stderr is not None:
                 traceback.print_exc()
         finally:
             mine.discard(self.action)
 
     def text(self, **values: object) -> str:
-        """The message alone, for a caller that shows it elsewhere."""
+        """Return the message without logging it, for a caller that shows it elsewhere."""
         return self.sentence % _with_texts(values)
 
     def traced(self, error: BaseException) -> BaseException | None:
-        """The error, to be logged with its traceback, if this logger is set to DEBUG; else None."""
+        """Return the error if this logger is set to DEBUG, so that its traceback is logged; else None."""
         return error if self.logger.isEnabledFor(logging.DEBUG) else None
 
 
 class Untold:
-    """Lines to log as soon as no lock is held. Threads may share it."""
+    """A queue of notices, to log as soon as no lock is held. Threads may share it."""
 
     __slots__ = ("waiting",)
 
@@ -183,7 +181,7 @@ class Untold:
         """In the order of logging."""
 
     def add(self, notice: Notice, *, trace: BaseException | None = None, **values: object) -> None:
-        """Put off `notice.say(…)` until `tell`, with the values of now."""
+        """Queue the notice with the current values; `tell` logs it."""
         if notice.is_wanted:
             self.waiting.append((notice, trace, _with_texts(values)))
 
@@ -192,7 +190,7 @@ class Untold:
             try:
                 notice, trace, values = self.waiting.popleft()
             except IndexError:
-                return  # Another thread logs it.
+                return  # Another thread took it.
             notice.say(trace=trace, **values)
 
 
@@ -205,8 +203,8 @@ def _with_texts(values: dict[str, object]) -> dict[str, object]:
 
 
 def one_line(text: object) -> str:
-    """One line of foreign text, such as an exception's message: at most 200 characters, unprintable ones
-    escaped."""
+    """Return text from elsewhere, such as an exception's message, as one line: at most 200 characters,
+    unprintable ones escaped."""
     shown = str(text)
     if len(shown) > _TEXT_MAX:
         shown = f"{shown[: _TEXT_MAX - 1]}…"
@@ -214,6 +212,6 @@ def one_line(text: object) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """An exception in one line: its class and message."""
+    """Return an exception's class and message in one line."""
     message = one_line(error)
     return f"{type(error).__name__}: {message}" if message else type(error).__name__

@@ -1,12 +1,12 @@
 """The opaque bytes of consumer groups: subscriptions and assignments (Kafka: ConsumerProtocol).
 
-A member joins with a `Subscription`, and the leader sends each member its partitions. Both are encoded as
-by Kafka's clients, so that any of them can share the group (decisions/0029). JSON of members with earlier
-versions of eosdb is also read.
+A member joins with a `Subscription`, and the leader sends each member its partitions. Both have the
+encoding of Kafka's clients, so these can be members of the same group (decisions/0029). The JSON of earlier
+versions of eosdb is also decoded.
 
-Transactional ids of large `append_once` calls and of processors say that their owner holds a lock. The id
-and the epoch determine the lock's number. An `append_once` holds the lock of its epoch, because its sink's
-next attempt has a higher one. A processor is the only user of its id, and holds the locks of all epochs.
+The transactional ids of large `append_once` calls and of processors show that their owner holds a lock. The
+id and the epoch determine the lock's number. An `append_once` holds the lock of its epoch, because the next
+attempt has a higher epoch. A processor is the only user of its id, and holds the locks of all epochs.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _IDS: Final = 2**46
 
 
 def with_owner(transactional_id: str, member_id: str) -> str:
-    """The id of a processor's transactions."""
+    """Return the transactional id of a processor with this member id."""
     return f"{transactional_id}{OWNED_BY}{member_id}"
 
 
 def has_owner(transactional_id: str) -> bool:
-    """Whether the owner of an open transaction with this id holds a lock."""
+    """Whether the owner of this id holds a lock while a transaction is open."""
     return transactional_id.startswith(SINK) or OWNED_BY in transactional_id
 
 
@@ -58,8 +58,8 @@ _JSON: Final = b"{"
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A member's topics, and its partitions since which generation (-1: none). `user_data` belongs to its
-    assignor."""
+    """A member's topics, its `owned` partitions, and the generation that assigned these (-1: none).
+    `user_data` belongs to its assignor."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -80,7 +80,7 @@ class Subscription:
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Raises ValueError for bytes that are not a subscription."""
+    """Decode a subscription. Raises ValueError for other bytes."""
     try:
         if data.startswith(_JSON):
             return _subscription_in_json(parsed(data))
@@ -99,7 +99,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """Decode the sorted partitions; empty bytes have none. Raises ValueError for other bytes."""
+    """Decode an assignment; returns sorted partitions (none for b""). Raises ValueError for other bytes."""
     if not data:
         return ()
     try:

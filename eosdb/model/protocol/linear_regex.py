@@ -1,8 +1,8 @@
 """Regular expressions over names in RE2's syntax, matched in time linear in the names' length.
 
 A remote client chooses the expression, and the server matches it within a write. So nothing here
-backtracks: the expression becomes an automaton of bounded size and work (decisions/0064). Topic names are
-ASCII, so a class of characters is a mask of 128 bits, with one more bit for all other characters.
+backtracks: the expression becomes an automaton of limited size and work (decisions/0064). Topic names are
+ASCII, so a character class is a mask of 128 bits, plus one bit for all other characters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ALL: Final = (1 << 129) - 1
 
 
 def _mask(characters: Iterable[str]) -> int:
-    """The mask of these characters; one beyond ASCII matches nothing."""
+    """Return the mask of these characters. Characters beyond ASCII have no bit."""
     mask = 0
     for character in characters:
         if ord(character) < _OTHERS:
@@ -119,7 +119,7 @@ _Build = Callable[[int], int]
 
 @lru_cache(maxsize=32)
 def matching(regex: str, names: tuple[str, ...]) -> frozenset[str]:
-    """The names that the whole expression matches. Raises InvalidRegularExpressionError."""
+    """Return the names that match the whole expression. Raises InvalidRegularExpressionError."""
     automaton = _Automaton(regex)
     return frozenset(name for name in names if automaton.matches(name))
 
@@ -130,8 +130,8 @@ def check(regex: str) -> None:
 
 
 class _Automaton:
-    """Follows all ways through an expression at once. A state is the set of possible next steps, with the
-    previous character for conditions. The successor of a state is computed once."""
+    """Follows all paths through an expression at once. A state is the set of possible next steps;
+    conditions also need the previous character. Successors of states are cached."""
 
     def __init__(self, regex: str) -> None:
         self._regex = regex
@@ -173,7 +173,7 @@ class _Automaton:
         return frozenset(taken)
 
     def _reach(self, steps: frozenset[int], before: str, character: str) -> frozenset[int]:
-        """The steps that are reached without taking a character."""
+        """Return the steps that are reached without consuming a character."""
         after = "" if not character else "w" if character in _WORD_CHARACTERS else "-"
         at_boundary = (before == "w") != (after == "w")
         holds = {
@@ -200,7 +200,7 @@ _WORD_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_")
 
 
 class _Parser:
-    """Reads an expression, and builds it from its end."""
+    """Parses an expression; `build` then creates the automaton's steps, from the last to the first."""
 
     def __init__(
         self, regex: str, add: Callable[[_Step], int], set_: Callable[[int, _Step], None]
@@ -216,7 +216,7 @@ class _Parser:
             raise self._error("unexpected )")
 
     def _accept(self, *kinds: str) -> re.Match[str] | None:
-        """Take the next part if it is of these kinds; without kinds, any but a mark."""
+        """Consume the next token if it is of one of these kinds; without kinds, any but a "mark"."""
         token = _TOKEN.match(self._regex, self._at)
         if token is None:
             if self._at < len(self._regex):
@@ -259,7 +259,7 @@ class _Parser:
         return build
 
     def _parts(self, token: re.Match[str], depth: int) -> list[_Build]:
-        r"""The meaning of one part: several characters between \Q and \E, nothing for flags."""
+        r"""Return the builders for one token: one for each character between \Q and \E, none for flags."""
         match token.lastgroup:
             case "quoted":
                 return [self._characters(_mask(one)) for one in token["quoted"]]
@@ -277,8 +277,8 @@ class _Parser:
         return [self._characters(_ALL if token[0] == "." else self._range(token[0], token[0]))]
 
     def _bounds(self, token: re.Match[str]) -> tuple[int, int | None]:
-        """The least and the largest number of times. A preference for few does not matter to a whole
-        name."""
+        """Return a repetition's minimum and maximum. Laziness has no effect, since whole names are
+        matched."""
         if token["least"] is None:
             return {"*": (0, None), "+": (1, None), "?": (0, 1)}[token[0][0]]
         if any(
@@ -289,7 +289,7 @@ class _Parser:
         least = int(token["least"])
         most = int(token["most"]) if token["most"] else None if token["comma"] else least
         if most is not None and most < least:
-            raise self._error("a repetition whose least is above its most")
+            raise self._error("a repetition whose minimum is above its maximum")
         return least, most
 
     def _repeat(self, part: _Build, least: int, most: int | None) -> _Build:
@@ -305,7 +305,7 @@ class _Parser:
             for _ in range(least):
                 before, follow = follow, part(follow)
                 if follow == before:
-                    break  # A part without characters, such as `^`: repetition adds nothing.
+                    break  # `^` and the like consume nothing, so repetition adds nothing.
             return follow
 
         return build
@@ -315,11 +315,11 @@ class _Parser:
         if name in self._names:
             raise self._error(f"two groups have the name {name!r}")
         self._names.update([name] if name else [])
-        # Flags for lines and greediness do not matter to a whole name.
+        # The flags m, s and U have no effect on whole names.
         on, _, off = (token["flags"] or "").partition("-")
         self._folds = (folds or "i" in on) and "i" not in off
         if token["end"] == ")":
-            return []  # They apply to the rest of their group.
+            return []  # Flags apply to the rest of their group.
         inside = self._alternatives(depth + 1)
         if not self._regex.startswith(")", self._at):
             raise self._error("a group is not closed with )")
@@ -362,7 +362,7 @@ class _Parser:
         return _mask(map(chr, range(first, min(last, _OTHERS - 1) + 1)))
 
     def _code(self, one: str) -> int:
-        """The code of a character, perhaps behind a backslash."""
+        """Return the code of a character, which may be escaped with a backslash."""
         letter = one[1:] and one[1]
         if letter == "x":
             code = int(one[2:].strip("{}"), 16)
@@ -380,7 +380,7 @@ class _Parser:
         return lambda follow: self._add((folded, (follow,)))
 
     def _folded(self, mask: int) -> int:
-        """The mask with both cases of its letters, if case is ignored."""
+        """Return the mask; if case is ignored, with both cases of its letters."""
         if not self._folds:
             return mask
         upper, lower = mask >> 65 & _LETTERS, mask >> 97 & _LETTERS

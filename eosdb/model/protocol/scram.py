@@ -1,7 +1,7 @@
 """SCRAM credentials (RFC 5802): their stored form, and the verification of a proof.
 
-As in Kafka (ScramCredential, ScramFormatter), the file has a salt and two keys, derived from the password
-by a slow hash. The password itself is not stored, and can only be guessed from them.
+As in Kafka (ScramCredential, ScramFormatter), the file stores a salt and two keys, which a slow hash
+derives from the password. It does not store the password.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
 def credential(
     user: str, mechanism: str, iterations: int, salt: bytes, salted: bytes
 ) -> ScramCredential:
-    """Build a credential from the salted password, which AlterUserScramCredentials carries."""
+    """Build a credential from the salted password, which AlterUserScramCredentials contains."""
     client_key = _hmac(mechanism, salted, b"Client Key")
     stored_key = hashlib.new(MECHANISMS[mechanism], client_key).digest()
     server_key = _hmac(mechanism, salted, b"Server Key")
@@ -50,7 +50,7 @@ def credential(
 
 @reads("SCRAM credentials")
 def is_proof(of: ScramCredential, proof: bytes, auth_message: bytes) -> bool:
-    """Whether the client that made the proof knows the password."""
+    """Whether the proof shows that the client knows the password."""
     stored_key = base64.b64decode(of.stored_key)
     signature = _hmac(of.mechanism, stored_key, auth_message)
     if len(proof) != len(signature):
@@ -62,7 +62,7 @@ def is_proof(of: ScramCredential, proof: bytes, auth_message: bytes) -> bool:
 
 @reads("SCRAM credentials")
 def server_signature(of: ScramCredential, auth_message: bytes) -> bytes:
-    """The server's proof that it knows the keys."""
+    """Return the signature by which the server proves that it knows the keys."""
     return _hmac(of.mechanism, base64.b64decode(of.server_key), auth_message)
 
 

@@ -1,4 +1,4 @@
-"""The records of `poll_columns`: by field, as Arrow tables and as data frames.
+"""The records of `poll_columns`: as columns, Arrow tables and data frames.
 
 Only the methods that need pyarrow and pandas import them: eosdb does not require them.
 """
@@ -54,7 +54,7 @@ def piece(part: PartitionColumns, start: int, end: int) -> PartitionColumns:
     return PartitionColumns(part.topic, part.partition, *columns)
 
 
-# decisions/0024: the caller gets the columns of the fetch.
+# decisions/0024: the columns that were fetched are not copied.
 @dataclass(frozen=True, slots=True)
 class PolledColumns:
     """The records of one `poll_columns`; a partition may occur more than once, in order."""

@@ -1,4 +1,4 @@
-"""Names that mark dead letters, their replays and postponed records, for clients and the administration."""
+"""Names of headers, groups and topics for dead letters, their replays and postponed records."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def replay_group(topic: str) -> str:
-    """The group whose offsets record the topic's replayed dead letters: those below the committed offset,
-    and those listed in the offset's metadata."""
+    """Return the group whose offsets record which dead letters of the topic were replayed: all below the
+    committed offset, and those listed in its metadata."""
     return f"{_REPLAY_GROUP}{topic}"
 
 
 def postponed_topic(group_id: str) -> str:
-    """The topic of the records that the group's handlers have postponed. Groups whose ids differ in other
-    characters than a topic's name may have share one: the headers name the group."""
+    """Return the topic of the records that the group's handlers have postponed. Characters that a topic
+    name cannot have become `-`, so groups may share a topic: the headers name the group."""
     return f"{POSTPONED}{_NOT_IN_NAMES.sub('-', group_id)}"[:_NAME_MAX]
 
 
 def replayed_beyond(metadata: str) -> set[int]:
-    """The offsets listed in the metadata. Raises ValueError for any other text."""
+    """Return the offsets listed in the metadata. Raises ValueError for other text."""
     return {int(offset) for offset in metadata.split(",") if offset}

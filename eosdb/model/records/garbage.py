@@ -10,9 +10,9 @@ from contextlib import contextmanager
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
     """Suspend the collector for the block, which should be short and call no user code. For a list of
-    10,000 records the collector would run about fifteen times over the list, sometimes over all objects,
-    and find nothing. That takes a third of the reading time, or more. It runs once after the block. If it
-    is off, or another thread has suspended it, it stays off."""
+    10,000 records the collector would run about fifteen times, sometimes over all objects, and find
+    nothing: a third of the reading time, or more. It runs once after the block, unless it was off
+    before."""
     if not gc.isenabled():
         yield
         return

@@ -1,4 +1,4 @@
-"""The partition of a record without one.
+"""Chooses the partition of a record that names none.
 
 `consistent_random` is librdkafka's default (CRC-32 of the key), `murmur2_random` the Java client's. A
 record without a key goes to the sticky partition, which changes with every batch (KIP-480).
@@ -46,8 +46,8 @@ def murmur2(data: bytes) -> int:
 
 
 def partitions_of(partitioner: Partitioner, keys: Sequence[bytes], partitions: int) -> list[int]:
-    """The partition of each key; a repeated key is hashed once."""
-    if partitioner is consistent_random:  # Hashing costs less than a look-up of the key.
+    """Return the partition of each key."""
+    if partitioner is consistent_random:  # Cheaper than hashing repeated keys only once.
         return [checksum % partitions for checksum in map(zlib.crc32, keys)]
     by_key = {key: partitioner(key, partitions) for key in set(keys)}
     return [by_key[key] for key in keys]
@@ -60,7 +60,7 @@ _BY_NAME: Final[dict[str, Partitioner]] = {
 
 
 def partitioner_of(setting: str | Partitioner) -> Partitioner:
-    """The partitioner of a producer setting. Raises ConfigError for an unknown name."""
+    """Return the partitioner for a producer setting. Raises ConfigError for an unknown name."""
     if callable(setting):
         return setting
     try:

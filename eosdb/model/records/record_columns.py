@@ -1,7 +1,7 @@
-"""Records laid out as columns, as producers collect them and rows are built from them.
+"""Records as columns: producers collect them, and the broker builds rows from them.
 
-A record in flight is four list entries, not an object; a `Record` is built on request. The broker lays
-out any sequence of records in the same way.
+A record that a producer holds is four list entries; a `Record` object is built only on request. The broker
+also converts other sequences of records to columns.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ class RecordColumns(Sequence[Record]):
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> RecordColumns:
-        """Build it from any sequence of four-field records. Raises TypeError and ValueError for anything
-        else."""
+        """Convert any sequence of four-field records. Raises TypeError and ValueError for other values."""
         keys, values, headers, timestamps = zip(*records, strict=True)
         payload: list[bytes | None] = [None] * (2 * len(keys))
         payload[::2] = keys
@@ -45,8 +44,8 @@ class RecordColumns(Sequence[Record]):
         headers: Sequence[Header],
         timestamp: int | None,
     ) -> None:
-        """Append a record, atomically even if a signal raises or memory runs out. The list that counts
-        the records is extended last, without a call in between (decisions/0018)."""
+        """Append a record. This is atomic even if a signal raises or memory runs out: `timestamps`, which
+        determines the length, is extended last, without a call in between (decisions/0018)."""
         payload, timestamps = self.payload, self.timestamps
         if headers or self.headers:
             self.lay_headers((headers,) if headers else (), len(timestamps))
@@ -58,7 +57,7 @@ class RecordColumns(Sequence[Record]):
             raise
 
     def cut(self, count: int) -> None:
-        """Keep this many records, of lists that may differ in length."""
+        """Keep only the first `count` records, although the lists may differ in length."""
         del self.payload[2 * count :], self.timestamps[count:]
 
     def lay_headers(self, headers: Sequence[Sequence[Header]], index: int) -> None:
@@ -70,7 +69,7 @@ class RecordColumns(Sequence[Record]):
             self.headers.extend(headers)
 
     def headers_of_all(self) -> Sequence[Sequence[Header]]:
-        """One element for each record, or an empty list if no record has headers."""
+        """Return the headers of each record, or an empty list if no record has any."""
         missing = len(self.timestamps) - len(self.headers)
         return [*self.headers, *[()] * missing] if self.headers and missing else self.headers
 
@@ -102,5 +101,5 @@ class RecordColumns(Sequence[Record]):
 
 
 def piece_length(length: int, size: int, most_records: int, most_bytes: int) -> int:
-    """The number of records in the next piece, if a piece of `length` records had `size` bytes."""
+    """Return the number of records for the next piece, given that `length` records had `size` bytes."""
     return max(1, min(most_records, most_bytes * length // max(size, 1)))

@@ -1,7 +1,7 @@
-"""Scheduled records: the form in which a record waits in its topic until it is due.
+"""Scheduled records: how a record is stored in its topic until it is due.
 
-It waits in partition -1, with its due time as its timestamp. One more header, the last one, has the
-partition that was chosen when it was sent, and the timestamp that the caller gave.
+It waits in partition -1, with its due time as its timestamp. An added last header has the partition that
+was chosen when it was sent, and the caller's timestamp.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HEADER: Final = "__eosdb.scheduled"
 def as_waiting(
     headers: Sequence[Header], timestamp: int | None, partition: int, due: int
 ) -> tuple[tuple[Header, ...], int, int]:
-    """The headers, timestamp and partition with which a record waits."""
+    """Return the headers, timestamp and partition with which a scheduled record is stored."""
     place = f"{partition}" if timestamp is None else f"{partition},{timestamp}"
     return (*headers, (HEADER, place.encode())), due, SCHEDULED
 
@@ -26,8 +26,8 @@ def as_waiting(
 def delivered(
     key: bytes | None, value: bytes | None, headers: Sequence[Header]
 ) -> tuple[int, Record]:
-    """The partition of a waiting record, and the record as it was sent. Without the header, which other
-    programs may omit, it goes to partition 0."""
+    """Return the target partition of a waiting record, and the record as it was sent. Without the added
+    header, which other programs may omit, the target is partition 0."""
     if not headers or headers[-1][0] != HEADER:
         return 0, Record(key, value, headers)
     partition, _, timestamp = (headers[-1][1] or b"").decode(errors="replace").partition(",")

@@ -14,8 +14,8 @@ Deserializer = Callable[[bytes], object]
 
 
 def serialized(what: str, given: object, serializer: Serializer | None) -> bytes | None:
-    """Serialize a key or value. Text becomes UTF-8, also if a serializer returns it; anything but bytes
-    needs a serializer. Raises TypeError, and InvalidRecordError for text without a UTF-8 form."""
+    """Serialize a key or value. Text, also a serializer's result, is encoded as UTF-8; other types than
+    bytes need a serializer. Raises TypeError, and InvalidRecordError for text that UTF-8 cannot encode."""
     if given is None:
         return None
     data: object = given
@@ -39,10 +39,10 @@ def serialized(what: str, given: object, serializer: Serializer | None) -> bytes
 
 
 def as_far_as_it_goes(items: Iterable[T]) -> tuple[list[T], Exception | None]:
-    """The items before the one that raises an error, and the error."""
+    """Return the items up to the first error, and this error (None if there is none)."""
     results: list[T] = []
     try:
-        results.extend(items)  # On an error it keeps the items so far.
+        results.extend(items)  # Keeps the items before an error.
     except Exception as error:
         return results, error
     return results, None

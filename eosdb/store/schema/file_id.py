@@ -65,7 +65,7 @@ def read(source: Source) -> str:
     """Return the file's id. Raises CorruptDatabaseError if it is missing."""
     row = source.execute("SELECT file_id FROM eosdb_file").fetchone()
     if row is None:
-        raise CorruptDatabaseError("the file has lost its id; run `eosdb verify` and restore a backup")
+        raise CorruptDatabaseError("the file has lost its id; run `eosdb verify`, restore a backup")
     return str(row[0])
 
 

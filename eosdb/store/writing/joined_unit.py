@@ -173,9 +173,7 @@ def joined(connection: sqlite3.Connection, apply: Apply) -> Iterator[Unit]:
 def _path_of(connection: sqlite3.Connection) -> str:
     try:
         files = {name: path for _, name, path in connection.execute(_FILES)}
-    except (
-        sqlite3.ProgrammingError
-    ) as error:  # The connection is closed, or another thread's.
+    except sqlite3.ProgrammingError as error:  # The connection is closed, or another thread's.
         raise IllegalStateError(f"the connection cannot be used here: {error}") from None
     except sqlite3.Error as error:
         raise translate(error, "the connection's file") from error
