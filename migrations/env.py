@@ -8,7 +8,7 @@ table, so `alembic_version` is free for the migrations of the user's tables.
 from alembic import context
 from sqlalchemy import Connection, create_engine, inspect, text
 
-# decisions/0012: the usual name is left to users who run Alembic on tables of their own.
+# decisions/0012: users may run Alembic on their own tables with the usual name, `alembic_version`.
 VERSION_TABLE = "eosdb_alembic_version"
 
 

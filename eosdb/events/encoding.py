@@ -7,9 +7,9 @@ class; a new type of field needs a `Form`.
 Every commit encodes events and a replay decodes all of them, so each class's template and expected types
 are computed once.
 
-Every transaction has several events of three kinds. Their rows are lean: `detail` omits the fields that can
-be derived from the row's columns or from the state before the row. Writer and replay derive the same
-expected event, which has NAMED in each field that is always written. Older rows have all fields.
+Every transaction has several events of three kinds, so their rows are lean: `detail` omits fields that can
+be derived from the row's columns or the state before the row. Writer and replay derive the same expected
+event; each field that is always written is NAMED in it. Older rows have all fields.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Form(NamedTuple):
 
 
 def _either(values: Mapping[Any, str | None]) -> Form:
-    """The form of an enumeration, from the name of each value."""
+    """Return the form of an enumeration; `values` has the name of each value."""
     texts = {value: "null" if name is None else _quoted(name) for value, name in values.items()}
     json_types = frozenset(map(type, values.values()))
     return Form(json_types, texts.__getitem__, {n: v for v, n in values.items()}.__getitem__)
@@ -81,7 +81,7 @@ _FORMS: Final[dict[Any, Form]] = {
 
 
 def form(hint: Any) -> Form:
-    """The form of a type: a plain type, a type or None, a tuple of one type, or a NamedTuple."""
+    """Return the form of a type: a plain type, a type or None, a tuple of one type, or a NamedTuple."""
     if hint in _FORMS:
         return _FORMS[hint]
     parts = typing.get_args(hint)
@@ -159,7 +159,7 @@ class Fields:
         return self._template % (*cells,)
 
     def value(self, members: Mapping[str, Any], before: Sequence[object] = ()) -> Any:
-        """The NamedTuple of the values `before` and the JSON object's members. Raises KeyError,
+        """Build the NamedTuple from the values `before` and the JSON object's members. Raises KeyError,
         TypeError, ValueError or AttributeError if they do not fit its fields."""
         if (*members,) != self.names:
             members = self._in_order(members)
@@ -171,13 +171,13 @@ class Fields:
         return _make(self._cls, (*before, *cells))
 
     def values(self, objects: list[Any]) -> tuple[Any, ...]:
-        """`value` for each JSON object; without conversions only the presence of members is checked."""
+        """Do `value` for each JSON object. If no field needs a conversion, types are not checked."""
         if self._values:
             return tuple(map(self.value, objects))
         return tuple(map(_make, repeat(self._cls), map(self._pick, objects)))
 
     def _in_order(self, members: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The members in the order of the fields, with defaults for later fields."""
+        """Return the members in the order of the fields, with defaults for fields that rows may lack."""
         of_all = {**self._defaults, **members}
         if of_all.keys() != {*self.names}:
             raise TypeError(f"got {', '.join(members)}, expected {', '.join(self.names)}")
@@ -185,8 +185,8 @@ class Fields:
 
 
 def _shape(kind: type[Event]) -> tuple[Fields, int, Callable[[Sequence[Any]], Sequence[Any]]]:
-    """The shape of a kind of event: the fields of its detail, the number of its columns of the journal,
-    and a function that picks these from all columns."""
+    """Return the fields of an event's detail, the number of journal columns that it uses, and a function
+    that picks their values from all columns."""
     places = [i for i, name in enumerate(COLUMNS) if name in kind._fields]
     first = len(places)
     assert kind._fields[:first] == tuple([COLUMNS[i] for i in places]), f"{kind}: columns first"
@@ -218,7 +218,7 @@ def members(detail: str) -> Any:
         end = -1
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return value if end == len(detail) else parsed(detail)  # Blanks around it, or no JSON.
+    return value if end == len(detail) else parsed(detail)  # Has blanks, or is not JSON.
 
 
 def _text_of(hint: Any) -> Callable[[Any], str]:
@@ -242,7 +242,7 @@ AGE: Final = "age_ms"
 
 
 class Lean(NamedTuple):
-    """A row that omits fields; `fill_in` turns it into an event."""
+    """A row that omits fields. `fill_in` completes it to an event."""
 
     kind: type[Event]
     timestamp: int
@@ -265,8 +265,8 @@ class Place(NamedTuple):
 
 
 def place(row: Event | Lean) -> Place | None:
-    """The place of the event's records, stored in every row; None for an event without records. Raises
-    KeyError for a damaged row."""
+    """Return the partition and offsets of the event's records; None if it has none. Even lean rows store
+    these. Raises KeyError for a damaged row."""
     if isinstance(row, BatchAppended):
         return Place(row.partition_id, row.base_offset, row.last_offset)
     if isinstance(row, MarkerWritten):
@@ -284,8 +284,8 @@ def batch(
     base_offset: int,
     producer: ProducerIdAndEpoch | None,
 ) -> BatchAppended:
-    """The expected batch: one record with the time of the append as its timestamp. In a transaction it
-    has the transaction's `producer` (None if unknown) and sequence 0, otherwise no producer."""
+    """Return the expected batch: one record with the time of the append as its timestamp. In a transaction
+    it has `producer` (None if unknown) and sequence 0, otherwise no producer."""
     is_transactional = transactional_id is not None
     if not is_transactional:
         producer = _NO_PRODUCER
@@ -298,7 +298,7 @@ def batch(
 
 
 def marker(producer: ProducerIdAndEpoch | None, coordinator_epoch: int) -> MarkerWritten:
-    """The expected marker: a commit by the current coordinator and this producer (None if unknown)."""
+    """Return the expected marker: a commit by the current coordinator and `producer` (None if unknown)."""
     id_, epoch = producer or (NAMED, NAMED)
     expected = (0, "", 0, None, NAMED, NAMED, id_, epoch, coordinator_epoch, _COMMIT)
     return _make(MarkerWritten, expected)
@@ -375,7 +375,7 @@ _LEAN: Final = {form.name: form for form in (_BATCH, _MARKER, _CHANGE)}
 _PARTITIONS, _GROUPS = _JOINING = (*map(_CHANGE.kind._fields.index, ("partitions", "groups")),)
 
 
-# decisions/0026: omits fields with the expected value.
+# decisions/0026: lean rows omit expected values.
 def write(event: Event, expected: Event | None = None) -> Row:
     """Encode the event as a row of the journal. Omits the fields that equal those of `expected`."""
     if expected is None:
@@ -428,8 +428,8 @@ def _joined(before: Iterable[Any], joining: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def read(row: Sequence[Any]) -> Event | Lean:
-    """The event of a `Row`; a Lean if the row omits fields. Raises KeyError, TypeError, ValueError or
-    AttributeError for a row that is not an event."""
+    """Decode a row to its event, or to a Lean if the row omits fields. Raises KeyError, TypeError,
+    ValueError or AttributeError for a row that is not an event."""
     kind, *columns, detail = row
     fields, _, pick = SHAPES[kind]
     values, form = members(detail), _LEAN.get(kind)
@@ -443,8 +443,8 @@ def read(row: Sequence[Any]) -> Event | Lean:
 
 
 def fill_in(row: Lean, expected: Event) -> Event:
-    """The event of a lean row; omitted fields have the expected values. Raises KeyError, TypeError or
-    ValueError if the row is not such an event."""
+    """Complete a lean row to an event: omitted fields get the expected values. Raises KeyError, TypeError
+    or ValueError if the row is not such an event."""
     form = _LEAN[row.kind.__name__]
     values: list[Any] = [*expected]
     form.fill(row, values)
@@ -457,6 +457,6 @@ def fill_in(row: Lean, expected: Event) -> Event:
             if before and values[i] is not before:
                 values[i] = _joined(before, values[i])
     if NAMED in values:
-        raise TypeError(f"got {', '.join(row.members) or 'nothing'}, which is too little")
+        raise TypeError(f"got only {', '.join(row.members) or 'nothing'}, expected more fields")
     event: Event = tuple.__new__(row.kind, values)
     return event

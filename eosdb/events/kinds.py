@@ -1,9 +1,9 @@
 """The kinds of events: a named tuple for each.
 
-The journal is the truth; the projections in `log` and `coordinator` fold all materialized tables from it.
-`encoding` derives the form of rows from the classes, so a new field is added here alone: last, and with a
-default for the events of existing files. Some rows omit fields that can be derived (`lean`); the events
-in memory always have all of them.
+The projections in `log` and `coordinator` fold all materialized tables from the journal's events.
+`encoding` derives the form of rows from the classes, so a new field is added only here: last, and with a
+default for the events of existing files. Some rows omit fields that can be derived (lean rows); events in
+memory always have all fields.
 """
 
 from __future__ import annotations
@@ -55,10 +55,9 @@ class TopicDeleted(NamedTuple):
 
 
 class BatchAppended(NamedTuple):
-    """A batch of records was appended. `base_sequence` is the serial, which does not wrap at int32 (-1:
-    none). `size` is the batch's stored bytes. `crc` is the CRC-32 of the records' checksums
-    (`log.checksum`) if they have any; before schema 7, of their content; -1 in files of the first
-    versions."""
+    """A batch of records was appended. `base_sequence` is the sequence number without wrapping at int32
+    (-1: none). `size` is the batch's stored bytes. `crc` is the CRC-32 of the records' checksums
+    (`log.checksum`). Before schema 7, it was the CRC-32 of the content; in the first versions, -1."""
 
     timestamp: int
     topic: str
@@ -114,11 +113,11 @@ class LogStartOffsetMoved(NamedTuple):
 class LogCleaned(NamedTuple):
     """Compaction: superseded records below `clean_offset` were removed.
 
-    `horizons` are the offsets of tombstones, and of markers without data, that this pass met first; they
-    are removed `delete.retention.ms` later. `expired_horizons` are those removed now. `unindexed` are
-    timestamps in the time index without a record between them. `passed_sum` is the sum (`log.record_sum`)
-    of the records that no earlier pass had counted, before any removal. `removed_sum` is the sum of the
-    removed records. Both are None before schema 10.
+    `horizons` are the offsets of tombstones, and of markers without data, that this pass found first; a
+    pass removes them `delete.retention.ms` later. `expired_horizons` are those removed by this pass.
+    `unindexed` are timestamps removed from the time index, since no record is left for them. `passed_sum`
+    is the sum (`log.record_sum`) of the records new to compaction, before any removal. `removed_sum` is the
+    sum of the removed records. Both are None before schema 10.
     """
 
     timestamp: int
@@ -144,7 +143,7 @@ class ProducersExpired(NamedTuple):
 
 
 class SnapshotTaken(NamedTuple):
-    """A snapshot was taken of a partition's producer states before `offset`."""
+    """A snapshot of a partition's producer states was taken; it covers the records below `offset`."""
 
     timestamp: int
     topic: str
@@ -192,7 +191,7 @@ class TransactionalIdExpired(NamedTuple):
 
 
 class ProducerIdsForgotten(NamedTuple):
-    """Producer ids without a transactional id and without records."""
+    """Producer ids were forgotten that have neither a transactional id nor records any more."""
 
     timestamp: int
     producer_ids: tuple[int, ...]
@@ -215,7 +214,7 @@ class OffsetCommit(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """One member of a group; bytes are base64."""
+    """One member of a group; values of type bytes are encoded in base64."""
 
     member_id: str
     group_instance_id: str | None
@@ -246,14 +245,14 @@ class GroupChanged(NamedTuple):
 
 
 class TopicShare(NamedTuple):
-    """Partitions of the topic with this number."""
+    """Some partitions of one topic."""
 
     topic_id: int
     partitions: tuple[int, ...]
 
 
 class ConsumerGroupMember(NamedTuple):
-    """One member of a group whose partitions the coordinator assigns; `state` has Kafka's name."""
+    """One member of a group of the new protocol (KIP-848); `state` is Kafka's name of the state."""
 
     member_id: str
     group_instance_id: str | None
@@ -280,8 +279,8 @@ class ConsumerGroupMember(NamedTuple):
 
 
 class ConsumerGroupChanged(NamedTuple):
-    """Changes in a group of the new protocol (KIP-848): its epochs, new or changed members, and the ids
-    of removed ones. A classic group with this id becomes one of this kind; then all members are named."""
+    """Changes in a group of the new protocol (KIP-848): its epochs, new or changed members, and the ids of
+    removed members. If the group was a classic one, it is converted, and all members are listed."""
 
     timestamp: int
     group_id: str
@@ -307,7 +306,7 @@ class OffsetsCommitted(NamedTuple):
 
 
 class TxnOffsetsCommitted(NamedTuple):
-    """Offsets that become the group's when the transaction commits."""
+    """Offsets were added to a transaction; they become the group's offsets when it commits."""
 
     timestamp: int
     transactional_id: str
@@ -339,7 +338,7 @@ class IdempotencyKeyUsed(NamedTuple):
 
 
 class IdempotencyKeysExpired(NamedTuple):
-    """Idempotency keys have expired; each may be used again."""
+    """Idempotency keys have expired and may be used again."""
 
     timestamp: int
     topic: str
@@ -347,8 +346,8 @@ class IdempotencyKeysExpired(NamedTuple):
 
 
 class RecordsScheduled(NamedTuple):
-    """The records from this offset of partition -1 on, appended by the batch before this event, wait until
-    they are due. Records of an open transaction (`producer_id`, otherwise -1) wait from its commit on."""
+    """The records of the batch before this event, from this offset of partition -1 on, wait until they are
+    due. If they belong to a transaction (`producer_id` is not -1), they are scheduled when it commits."""
 
     timestamp: int
     topic: str
@@ -360,7 +359,7 @@ class RecordsScheduled(NamedTuple):
 
 
 class ScheduledRecordsRemoved(NamedTuple):
-    """Scheduled records at these offsets of partition -1 wait no longer; `reason` is `delivered` (by the
+    """Scheduled records were removed from these offsets of partition -1; `reason` is `delivered` (by the
     batches before this event), `cancelled` or `damaged`."""
 
     timestamp: int
@@ -373,7 +372,7 @@ class ScheduledRecordsRemoved(NamedTuple):
 
 class SinkBatchAppended(NamedTuple):
     """A sink's batch was appended completely, by the events before this one. `held` are the sink's
-    identifiers of its content; empty without any."""
+    identifiers for the content; it may be empty."""
 
     timestamp: int
     sink_id: str
@@ -411,7 +410,7 @@ class ViewDropped(NamedTuple):
 
 
 class Acl(NamedTuple):
-    """One row of the access control list; `*` as name or principal `User:*` means any."""
+    """One row of the access control list. `*` is any resource name, `User:*` is any principal."""
 
     principal: str
     operation: str

@@ -1,8 +1,8 @@
 """Compacts a file: rewrites it without its free pages, while readers and other processes have it open.
 
-SQLite's VACUUM does this in one statement. These two steps report progress, can be interrupted, and use
-the file's own disk: the content is written to a second file, and then copied back page by page, in one
-commit. Other writers wait meanwhile; readers keep their snapshots.
+SQLite's VACUUM does this in one statement. These two steps report progress, can be interrupted, and use the
+file's own disk: the content is written to a second file, and then copied back page by page, in one commit.
+Meanwhile other writers wait, and readers keep their snapshots.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def _compact(store: Store, report: Progress) -> int:
 def _write_beside(
     writer: Writer, reader: sqlite3.Connection, path: str, used: int, report: Progress
 ) -> int:
-    """Write the file's content without free pages to a second file; returns the copied version. Progress
-    counts pages: first the written ones, then the copied ones."""
+    """Write the file's content without free pages to a second file. Returns the `_version` of the content.
+    Progress counts pages: first written to the second file, then copied back."""
     forget_unfinished(path)
     (page_size,) = reader.execute("PRAGMA page_size").fetchone()
 
@@ -90,10 +90,10 @@ def _write_beside(
 
     report(0, 2 * used)
     if not space.gives_back(reader) and not newest.of(reader).is_adopted:
-        reader.execute(GIVES_PAGES_BACK)  # The copy takes over the setting.
+        reader.execute(GIVES_PAGES_BACK)  # VACUUM gives the copy this setting.
     try:
-        # Other programs do not take our mutex. This lock keeps them from changing the content before it is
-        # replaced.
+        # Other programs do not use the writer mutex, so SQLite's write lock keeps them from changing the
+        # content.
         writer.begin(sync=True, careful=False)
         version = _version(reader)
         with hearing(reader, look):
@@ -125,14 +125,14 @@ def _copy_over(
         is_first = True
 
         def copied(status: int, left: int, _: int) -> None:
-            # Only before the first step: from then on the copy holds SQLite's lock, and its own steps may
-            # restart the WAL, which counts as a change.
+            # Checked only before the first step. Then the backup holds SQLite's lock, and its own steps may
+            # restart the WAL, which changes the version.
             nonlocal is_first
             is_busy = status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
             if is_busy or (is_first and _version(reader) != version):
                 raise DatabaseLockedError(
-                    f"{path}: another program, which does not keep to eosdb's lock file, has written the "
-                    "file while it was compacted; nothing was changed, try again"
+                    f"{path}: another program, which does not use eosdb's lock file, wrote the file while "
+                    "it was compacted. Nothing was changed; try again"
                 )
             is_first = False
             if left:
@@ -148,10 +148,10 @@ def _copy_over(
 
 @contextlib.contextmanager
 def _room(path: str, size: int) -> Iterator[None]:
-    """Check the free disk space first, and report the needed space if it does run out."""
+    """Check the free disk space before the block. A DatabaseFullError of the block gets the same advice."""
     needed = (
-        f"compacting needs {2 * size} bytes beside the file for a while: its content once as a file, and "
-        "once in the WAL"
+        f"compacting temporarily needs {2 * size} bytes of disk space: for the content in a second file, "
+        "and in the WAL"
     )
     free = shutil.disk_usage(os.path.dirname(path) or ".").free
     if free < 2 * size:

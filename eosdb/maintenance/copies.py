@@ -1,7 +1,7 @@
-"""Consistent copies of a file during writes, by SQLite's online backup, and published copies for other
+"""Copies a file while it is written: backups by SQLite's online backup, and published copies for other
 hosts.
 
-Both are durable before they appear.
+Both get their name only when they are complete and durable.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ def claim(path: str) -> int:
     before this process has closed it or died. Raises OSError, also for a link, whose target would be
     overwritten.
 
-    The claim is the kernel's (`flock`). On NFS the server keeps it for all hosts, unless the folder is
-    mounted with `nolock` or `local_lock`; then a copy by another host looks abandoned.
+    The claim is a kernel lock (`flock`). On NFS it holds for all hosts, unless the folder is mounted with
+    `nolock` or `local_lock`: then a copy that another host is writing looks abandoned.
     """
     while (descriptor := _claimed(path, os.O_CREAT, fcntl.LOCK_EX)) is None:
-        pass  # The name is another file's by now.
+        pass  # Meanwhile the path names another file.
     return descriptor
 
 
 @contextlib.contextmanager
 def unfinished(target: str) -> Iterator[str]:
-    """Yield a free path beside `target` to prepare its file; nothing is left there. The remains of killed
-    processes in the folder are removed. Raises OSError."""
+    """Yield an unused path beside `target` for its unfinished file, which is removed after the block. Files
+    of killed processes in the folder are removed, too. Raises OSError."""
     _remove_abandoned(os.path.dirname(os.path.abspath(target)))
     path = f"{target}.unfinished-{secrets.token_hex(4)}"
     descriptor = -1
     try:
-        # Not on the file itself: closing it would drop SQLite's locks, and on NFS the locks would collide.
+        # A second file has the claim: closing the first would drop SQLite's locks. On NFS both collide.
         descriptor = claim(path + LOCK)
         yield path
-    finally:  # Also if the claim was interrupted: the random name is this process's alone.
+    finally:  # Even after an interrupted claim: no other process has this name.
         try:
             _remove(path)
         finally:
@@ -74,7 +74,7 @@ def _remove_abandoned(folder: str) -> None:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         names = [entry.path for entry in entries if _LOCK_NAME.fullmatch(entry.name)]
     for name in names:
-        with contextlib.suppress(OSError):  # Claimed, another user's, or gone.
+        with contextlib.suppress(OSError):  # Claimed, owned by another user, or gone.
             descriptor = _claimed(name, 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if descriptor is not None:
                 try:
@@ -137,12 +137,12 @@ def publish(store: Store, target: str) -> None:
         raise StorageError(f"{target} is a device or a pipe, expected a file or a new name")
     if _is_written(target, store.lock_timeout_ms):
         raise IllegalStateError(
-            f"{target} is an eosdb file that is written, no published copy; publishing would lose it. Give "
+            f"{target} is an eosdb file and not a published copy; publishing would overwrite it. Give "
             "another name, or remove it first"
         )
     with (
         _appearing(target, os.rename) as unfinished,
-        # On a connection of its own: SQLite takes the snapshot when it begins.
+        # VACUUM INTO takes its own snapshot, so it needs a connection outside a transaction.
         contextlib.closing(
             connect(store.path, store.lock_timeout_ms, read_only=True)
         ) as connection,
@@ -152,7 +152,7 @@ def publish(store: Store, target: str) -> None:
 
 
 def _is_written(path: str, busy_timeout_ms: int) -> bool:
-    """Whether the path is an ordinary eosdb file, rather than a published copy or anything else."""
+    """Whether the path is an ordinary eosdb file: neither a published copy nor something else."""
     try:
         file = identify(path, busy_timeout_ms)
     except EosdbError:
@@ -171,7 +171,7 @@ def copy_pages(
 
 
 def page_count(source: sqlite3.Connection) -> int:
-    """Return the number of pages; from then on the connection's transaction sees exactly these."""
+    """Return the number of pages, and thereby start the transaction's snapshot of these pages."""
     (pages,) = source.execute("SELECT page_count FROM pragma_page_count").fetchone()
     return int(pages)
 
@@ -184,8 +184,8 @@ def copy(
 ) -> None:
     """Copy `source`'s snapshot to the new file `target`, apply `change` to the copy, and publish it.
 
-    `source` is inside a transaction, so pages that others write between two steps do not get into the
-    copy. `on_progress` counts pages. `target` appears complete and durable, or not at all. Raises
+    `source` is in a transaction, so the copy has no pages that others write between two steps.
+    `on_progress` counts pages. `target` appears complete and durable, or not at all. Raises
     IllegalStateError if it exists, and StorageError or DatabaseFullError if it cannot be written.
     """
     if os.path.exists(target):
@@ -200,14 +200,14 @@ def copy(
         copy_pages(source, connection, on_progress)
         if change is not None:
             change(connection)
-        # A published copy has no WAL; a copy of it is an ordinary file again.
+        # If the source is a published copy, the new file is an ordinary file in WAL mode.
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 @contextlib.contextmanager
 def _appearing(target: str, put: Callable[[str, str], None]) -> Iterator[str]:
-    """Yield a path for the block to write; `put` then names it `target`, durable."""
+    """Yield a path for the block to write. Then sync that file, and call `put` to name it `target`."""
     try:
         with unfinished(target) as path:
             with translated(target):
@@ -231,11 +231,11 @@ _EVERYTHING: Final = Authorizer("User:publisher", "User:publisher")
 
 
 def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:
-    """Create a page-for-page copy of the file; returns its descriptor and the facts of the same instant.
+    """Create a page-for-page copy of the file. Returns its descriptor, and a summary of the same snapshot.
 
-    The copy needs neither WAL nor shared memory, and has no name once it is complete, so it disappears
-    with the descriptor. It is created in `folder`, or beside the file; a killed process's remains are
-    reused. Raises StorageError and DatabaseFullError.
+    The copy needs neither WAL nor shared memory, and has no name once it is complete, so it disappears with
+    the descriptor. It is created in `folder`, or beside the file; the file of a killed process is reused.
+    Raises StorageError and DatabaseFullError.
     """
     name = f"{os.path.basename(store.path)}.publishing"
     path = os.path.join(folder or os.path.dirname(store.path), name)
@@ -244,7 +244,7 @@ def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:
         try:
             os.ftruncate(descriptor, 0)
         except BaseException:
-            os.close(descriptor)  # A lock left here would block our next attempt.
+            os.close(descriptor)  # Otherwise this claim would block the next attempt.
             raise
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror}") from error

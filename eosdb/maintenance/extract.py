@@ -1,8 +1,8 @@
 """Moves eosdb's tables out of another application's file into a separate file.
 
-The new file appears complete, verified and durable; then one commit drops the tables here. In between,
-both files have them. After a kill, a second run finds the copy and continues. Nobody else writes eosdb's
-tables meanwhile; the owner's programs can write theirs.
+The new file appears complete, verified and durable; then one commit drops the tables here. In between, both
+files have them, so after a kill a second run finds the new file and continues. Other programs cannot write
+eosdb's tables meanwhile, but the owner's programs can write their own.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _extract(store: Store, clock: Clock, target: str, report: Progress) -> int:
             _check_twin(path, target, mark, clock, patience_ms, report)
         else:
             _make(path, target, clock, patience_ms, report)
-        # decisions/0044: from here on a second attempt finds the copy.
+        # decisions/0044: after a kill here, a second run finds the new file.
         reach(Failpoint.EXTRACT_LINKED)
         _drop(path, patience_ms, writer, mark)
         writer.wrote(0)
@@ -82,20 +82,19 @@ def _check_parts(path: str, connection: sqlite3.Connection) -> None:
     """Check that the file has objects of the owner, and that they do not need eosdb's."""
     if not guard.own_objects(connection) and not newest.of(connection).is_adopted:
         raise IllegalStateError(
-            f"{path} has only eosdb's tables, so there is nothing to extract them from; `eosdb backup` "
-            "makes a copy under another name"
+            f"{path} has only eosdb's tables, so extracting them would leave nothing; `eosdb backup` makes "
+            "a copy under another name"
         )
     if uses := guard.dependents(connection):
         raise IllegalStateError(
-            f"{path}: these would break without eosdb's tables, which stay where they are: "
-            f"{'; '.join(uses)}. Drop them first"
+            f"{path}: these need eosdb's tables, so nothing was moved: {'; '.join(uses)}. Drop them first"
         )
 
 
 def _check_twin(
     path: str, target: str, mark: journal.Mark, clock: Clock, patience_ms: int, report: Progress
 ) -> None:
-    """Check that the file at `target`, created by an interrupted attempt, has everything."""
+    """Check that the file at `target` is an interrupted run's complete copy of the tables."""
     try:
         file = migrate.identify(target, patience_ms)
         if file is None or file.is_published or file.is_adopted:
@@ -112,7 +111,7 @@ def _check_twin(
             f"{target} exists already, and is not a full copy of eosdb's tables in {path}: {why}. Nothing "
             "was changed; give a new path"
         )
-    new_file.sync_folder(target)  # Before the only other copy is dropped.
+    new_file.sync_folder(target)  # It must be durable before the tables here are dropped.
 
 
 def _make(path: str, target: str, clock: Clock, patience_ms: int, report: Progress) -> None:
@@ -148,7 +147,7 @@ def _fill(unfinished: str, path: str, report: Progress) -> None:
         sqlite3.connect(uri(unfinished, "rwc"), uri=True, isolation_level=None)
     ) as new:
         new.execute(newest.GIVES_PAGES_BACK)
-        new.execute("PRAGMA journal_mode=OFF")  # The file is synced at the end, or deleted.
+        new.execute("PRAGMA journal_mode=OFF")  # The caller syncs the file or deletes it.
         new.execute("PRAGMA synchronous=OFF")
         new.execute("ATTACH ? AS adopted", (uri(path, "ro"),))
         new.execute("BEGIN")
@@ -156,7 +155,7 @@ def _fill(unfinished: str, path: str, report: Progress) -> None:
         with hearing(new, lambda: report(0, last)):
             _copy_tables(new)
         new.execute("COMMIT")
-        new.execute("DETACH adopted")  # Both files have the views' names.
+        new.execute("DETACH adopted")  # Otherwise names of views would be ambiguous.
         new.execute("BEGIN")
         json_views.make_all(new)
         newest.stamp(new, newest.SCHEMA_VERSION)
@@ -164,7 +163,7 @@ def _fill(unfinished: str, path: str, report: Progress) -> None:
 
 
 def _copy_tables(new: sqlite3.Connection) -> None:
-    """Copy the tables; indexes and triggers are created after the rows."""
+    """Copy the tables' rows, then create the indexes and triggers, which is faster."""
     wanted = newest.newest_schema()
     for table in newest.tables():
         new.execute(next(entry.sql for entry in wanted if entry.name == table))
@@ -188,8 +187,8 @@ def _checked(
         problems = verify.verified(store, clock, report).problems
         if problems:
             raise CorruptDatabaseError(
-                f"eosdb's tables do not verify, so they stay where they are: {len(problems)} problems, the "
-                f"first is {problems[0]}; `eosdb verify` shows them"
+                f"eosdb's tables are damaged, so nothing was moved: {len(problems)} problems, the first is "
+                f"{problems[0]}. `eosdb verify` shows them all"
             )
         with store.read() as connection:
             yield connection
@@ -198,8 +197,8 @@ def _checked(
 
 
 def _sync_in_wal_mode(path: str) -> None:
-    """Switch the file to WAL mode and sync it. No other process has it open, so closing a descriptor of
-    it drops no locks."""
+    """Switch the file to WAL mode and sync it. No other program has it open, so closing the descriptor
+    drops no locks."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.pwrite(descriptor, new_file.WAL_FORMAT, new_file.FORMAT_AT.start)
@@ -209,15 +208,15 @@ def _sync_in_wal_mode(path: str) -> None:
 
 
 def _drop(path: str, patience_ms: int, writer: Writer, mark: journal.Mark) -> None:
-    """Drop everything of eosdb's in one commit; from then on the file is the owner's alone."""
+    """Drop all tables and views of eosdb's in one commit."""
     with contextlib.closing(connect(path, patience_ms)) as connection:
-        connection.execute("PRAGMA foreign_keys=OFF")  # Nothing refers to the dropped tables.
+        connection.execute("PRAGMA foreign_keys=OFF")  # The owner's have been checked.
         connection.execute(f"PRAGMA synchronous={writer.durable}")
         connection.execute("BEGIN IMMEDIATE")
         try:
-            _check_parts(path, connection)  # The owner's programs do not take the mutex.
+            _check_parts(path, connection)  # Again: the owner's programs do not use the mutex.
             if journal.mark(connection) != mark:
-                raise IllegalStateError(f"{path} has been written meanwhile; run it again")
+                raise IllegalStateError(f"{path} was written during the copy; run this again")
             was_adopted = newest.of(connection).is_adopted
             views = [*guard.typed_views(connection), *reversed(newest.views())]
             for name in views:

@@ -1,12 +1,12 @@
 """Housekeeping: work that becomes due by time alone, on the injectable clock.
 
-Any write also does due time-outs and expirations (see the coordinator). A whole round runs on demand.
-Every log.retention.check.interval.ms one writing process runs a round by itself, a few steps after each
-of its writes, without a thread (decisions/0023).
+Any write also runs due time-outs and expirations (see the coordinator). A whole round runs on demand. Every
+log.retention.check.interval.ms one of the writing processes also runs a round: without a thread, a few
+steps after each of its writes (decisions/0023).
 
-A step is a read of a snapshot or one bounded write unit. The caller may wait between two steps: every
-unit checks again what a read has found. A new kind of housekeeping is one more generator in `_PARTS`,
-which yields after each step.
+A step reads a snapshot, or is one write unit of limited size. The caller may wait between two steps: every
+unit checks again the result of an earlier read. To add a kind of housekeeping, add a generator to `_PARTS`
+that yields after each step.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Round:
         self._done: Counter[str] = Counter()
 
     def steps(self) -> Iterator[None]:
-        """Yield after each step of everything that is due."""
+        """Run everything that is due, and yield after each step."""
         for part in _PARTS:
             yield from part(self)
 
@@ -91,21 +91,21 @@ class Round:
             grown, lambda unit, id_: producer_rows.take(unit, id_, now_ms), "snapshots"
         )
 
-    # -- units and looks ------------------------------------------------------------------------
+    # -- units and reads ------------------------------------------------------------------------
 
     def _write(self, work: Callable[[Unit], T]) -> T:
         return self._store.write(work, sync=self._sync)
 
     def _alarm(self) -> Callable[[], bool]:
-        """Return a function that tells whether the unit that begins now has lasted long enough."""
+        """Return a function that returns whether `unit_ms` have passed since this call."""
         end = monotonic_ns(self._clock) + self._unit_ns
         return lambda: monotonic_ns(self._clock) >= end
 
     def _for_each(
         self, due: Sequence[K], work: Callable[[Unit, K], int], counted: str | None = None
     ) -> Steps[list[K]]:
-        """Call `work` for each item, some items per unit so that other writers get their turn, and count
-        its results. Returns the items with a result."""
+        """Call `work` for each item, with few items in a unit so that other writers get their turn. Adds
+        the results to the count `counted`; returns the items whose result is not 0."""
         at, worked_on = 0, list[K]()
         while at < len(due):
 
@@ -126,8 +126,8 @@ class Round:
         return worked_on
 
     def _due(self, condition: str, is_due: IsDue) -> Steps[list[Partition]]:
-        """Yield the due partitions among those that meet an SQL condition: page by page, each on its own
-        snapshot, without the writer's lock."""
+        """Return the partitions that meet an SQL condition and are due. Each step reads one page of
+        partitions on a snapshot of its own, without the writer's lock."""
         due: list[Partition] = []
         configs: dict[int, TopicConfig] = {}
         after: int | None = 0
@@ -148,8 +148,8 @@ class Round:
     # -- the parts ------------------------------------------------------------------------------
 
     def _forget_groups(self) -> Steps[None]:
-        """Expire groups. This precedes the expiration of members, so that a group is once seen empty
-        after it loses its last member."""
+        """Expire groups without members. Members expire later in a round, so a group that loses its last
+        member exists, empty, until the next round."""
         now_ms = self._clock.time_ms()
         with self._store.read() as connection:
             idle = group_offsets.idle_groups(connection)
@@ -158,7 +158,7 @@ class Round:
         )
 
     def _run_due(self) -> Steps[None]:
-        """Run time-outs and expirations, as any write does that finds one due."""
+        """Run the due time-outs and expirations that any write also runs."""
         self._done.update(self._coordinator.run_due())
         yield
 
@@ -184,7 +184,7 @@ class Round:
             ),
         )
         moving = [partition.partition_id for partition in due]
-        while moving:  # An event moves the log start by a bounded number, so another may be due.
+        while moving:  # One event moves the log start by a limited number, so more may be due.
             moving = yield from self._for_each(moving, move, "deleted_records")
         reach(Failpoint.RETENTION_MOVED)
         cut = yield from self._due(
@@ -239,7 +239,7 @@ class Round:
         self._report(total, total)
 
     def _forget_producer_ids(self) -> Steps[None]:
-        """Forget the transactional ids of producer ids without records."""
+        """Forget the transactional ids of old producer ids that have no records any more."""
         now_ms = self._clock.time_ms()
         first: int | None = self.first_id or 0
         pages = 0
@@ -266,8 +266,8 @@ class Round:
             yield
 
     def _trim_history(self) -> Steps[None]:
-        """Advance the baseline, without sync: a power cut removes commits from the end, each with its
-        baseline and its events."""
+        """Advance the baseline in commits without a sync. A power cut removes only the last commits, and
+        each has both the baseline and the deletion of events."""
         now_ms = self._clock.time_ms()
         while True:
             with self._store.read() as connection:
@@ -378,10 +378,10 @@ class Housekeeper:
         """After a write, run the next steps of the current round, or the first ones of a new round if the
         interval has passed. Does nothing while another thread is running steps.
 
-        A failure ends the round, and a later round continues, because the write is already committed.
+        A failure only ends the round (the write is committed already); a later round continues.
         """
         now_ms = self._core.clock.time_ms()
-        # After the clock was set back, earlier times are in the future.
+        # If the clock was set back, `_looked_ms` is in the future.
         if self._steps is None and self._looked_ms <= now_ms < self._look_at_ms:
             return
         if not self._lock.acquire(blocking=False):
@@ -396,7 +396,7 @@ class Housekeeper:
             self._lock.release()
 
     def _begins_round(self) -> bool:
-        """Whether the interval has passed and no other process has begun this round."""
+        """Begin a round if the interval has passed; another process may have begun it. Returns whether."""
         every_ms = self._core.config.log_retention_check_interval_ms
         now_ms = self._core.clock.time_ms()
         self._looked_ms, self._look_at_ms = now_ms, now_ms + every_ms
@@ -409,8 +409,8 @@ class Housekeeper:
         return is_due
 
     def _take_steps(self) -> None:
-        """Run one step, or more after a write of many rows. Does nothing until as much time has passed
-        as the last steps took, so that half of the time is left for other work."""
+        """Run one step, or more after a write of many rows. Does nothing until as much time has passed as
+        the last steps took: so housekeeping takes at most half of the time."""
         assert self._steps is not None
         store, clock = self._core.store, self._core.clock
         began, allowance = monotonic_ns(clock), _AFTER_A_WRITE_NS
@@ -459,7 +459,7 @@ class _Sized(NamedTuple):
 
 
 def is_due(connection: sqlite3.Connection, config: BrokerConfig, now_ms: int) -> bool:
-    """Whether `advance` has work to do, on a read connection, by a few look-ups."""
+    """Whether `advance` has work to do. Needs only a few look-ups on a read connection."""
     last = journal.last_position(connection)
     at = baseline.read(connection)
     oldest = connection.execute(_NEXT, (at.position, last)).fetchone()
@@ -476,8 +476,8 @@ def is_due(connection: sqlite3.Connection, config: BrokerConfig, now_ms: int) ->
 
 
 def advance(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
-    """Run one bounded step if it is due. Returns the number of events folded into the baseline; 0 also if
-    it had to measure first."""
+    """Fold some due events into the baseline, and delete them. Returns their number, which is also 0 if
+    this unit could only measure events."""
     last = unit.last_position()
     at = before = baseline.read(unit)
     if _may_be_too_large(unit, config):
@@ -499,7 +499,7 @@ def advance(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
 
 
 def _may_be_too_large(source: Unit | sqlite3.Connection, config: BrokerConfig) -> bool:
-    """Whether the journal can exceed `history.retention.bytes`: not if the whole file is smaller."""
+    """Whether the journal can exceed `history.retention.bytes`, because the whole file does."""
     (file_bytes,) = source.execute(
         "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
     ).fetchone()
@@ -516,8 +516,7 @@ def _measured(unit: Unit, at: Baseline) -> Baseline:
 def _due(
     unit: Unit, at: Baseline, last: int, config: BrokerConfig, now_ms: int
 ) -> Sequence[_Sized]:
-    """The next due events after the baseline, up to the first that is not due, within the limits of a
-    unit."""
+    """Return the due events after the baseline, as many as a unit may fold."""
     due: list[_Sized] = []
     folded, excess = 0, at.measured_bytes - config.history_retention_bytes
     rows = unit.execute(
@@ -537,8 +536,8 @@ def _due(
 
 
 def _fold(unit: Unit, due: Sequence[_Sized]) -> int:
-    """Fold the events into the baseline's tables. Returns the addition to the sum of their rows. Raises
-    CorruptDatabaseError."""
+    """Fold the events into the baseline's tables. Returns the change of the sum of the rows' checksums.
+    Raises CorruptDatabaseError."""
     baseline.watch(unit.connection)
     try:
         with late(unit.connection, unit.projection) as writing:
@@ -547,8 +546,8 @@ def _fold(unit: Unit, due: Sequence[_Sized]) -> int:
                 unit.projection(folding, event, position)
     except (sqlite3.IntegrityError, TypeError, AttributeError, OverflowError) as error:
         raise CorruptDatabaseError(
-            f"journal: the events from position {due[0].position} on do not fit the baseline before them "
-            f"({error!r}), so the history stays as it is; `eosdb verify` shows the damage"
+            f"journal: the events from position {due[0].position} on cannot be folded into the baseline "
+            f"({error!r}), so the history was not trimmed; `eosdb verify` shows the damage"
         ) from error
     return baseline.changed(unit.connection)
 

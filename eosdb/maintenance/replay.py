@@ -41,7 +41,7 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
     try:
         baseline.fill(unit.connection, unit.connection)
         json_views.make_all(unit.connection)
-        # An error that is kept, as in an interactive Python, must not keep the journal open.
+        # Close the journal even if an interactive Python keeps the error and its traceback.
         with (
             closing(journal.events(unit.connection, after=begun)) as events,
             late(unit.connection, unit.projection) as folding,
@@ -50,7 +50,7 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
         newest.mend(unit.connection)
     except (sqlite3.IntegrityError, TypeError, AttributeError, OverflowError) as error:
         raise CorruptDatabaseError(
-            f"{_told_by(begun)} do not fit each other ({error!r}), so nothing is rebuilt; `eosdb verify` "
+            f"{_told_by(begun)} contradict each other ({error!r}), so nothing was rebuilt; `eosdb verify` "
             "shows the damage"
         ) from error
     on_progress(last, last)
@@ -64,8 +64,8 @@ def fold(
     *,
     after: int = 0,
 ) -> int:
-    """Fold the events after a position in order, with bounded memory. Returns the number of all events.
-    `inspect` gets each event, completed if it was folded."""
+    """Fold the events after position `after`, with bounded memory. Returns the number of all events.
+    `inspect` is called with each event; folded events have all their fields then."""
     count, apply = 0, unit.projection
     for position, row in events:
         event = apply(unit, row, position) if position > after else row
@@ -77,12 +77,12 @@ def fold(
     return count
 
 
-# decisions/0001: all tables but journal and records can be folded anew, so a file can be proved.
+# decisions/0001: all tables but journal and records can be folded again, so they can be verified.
 def verify(
     connection: sqlite3.Connection, apply: Apply, inspect: Inspect, on_progress: Progress = silent
 ) -> tuple[int, list[str]]:
-    """Fold every event after the baseline into a copy of it, and compare that with the file's tables.
-    Returns the number of events and the differences. `inspect` gets every event as it is folded."""
+    """Fold every event after the baseline into a copy of the baseline, and compare it with the file's
+    tables. Returns the number of events and the differences. `inspect` is called with every event."""
     with closing(sqlite3.connect("", isolation_level=None)) as scratch:
         scratch.execute("BEGIN")
         create_materialized(scratch)
@@ -130,8 +130,8 @@ def verify(
 
 
 def _misplaced(position: int, kind: type[Event], begun: int, last: int) -> Iterator[str]:
-    """Report that an event of this kind must not be at this position, with the baseline at `begun` and
-    the previous event at `last`."""
+    """Yield the fault of an event at or before the baseline (`begun`) that describes no records, or whose
+    position does not follow the previous event's (`last`)."""
     if position <= begun:
         if kind not in (BatchAppended, MarkerWritten):
             yield (
@@ -143,13 +143,13 @@ def _misplaced(position: int, kind: type[Event], begun: int, last: int) -> Itera
 
 
 def _told_by(begun: int) -> str:
-    """The source of the folded tables, for messages."""
+    """Return the source of the folded tables, for messages."""
     return "the baseline and the events" if begun else "the events"
 
 
 def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int, Exception] | None:
-    """The position before the first event that cannot be folded, and the error. A deferred row may fail
-    long after its event, so here every row is written at once."""
+    """Return the position before the first event that cannot be folded, and the error. Rows are not
+    deferred here, because a deferred row may fail long after its event."""
     begun = last = baseline.read(connection).position
 
     def note(position: int, _: Event | Lean) -> None:
@@ -168,8 +168,8 @@ def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int
 
 
 def differences(stored: sqlite3.Connection, folded: sqlite3.Connection, told_by: str) -> list[str]:
-    """The differences between the stored materialized tables and the folded ones; `told_by` names the
-    source of the latter."""
+    """Return the differences between the stored materialized tables and the folded ones. `told_by` names
+    the source of the folded tables."""
     problems: list[str] = []
     for table in materialized_tables():
         described = folded.execute(f'PRAGMA table_info("{table}")').fetchall()

@@ -1,9 +1,9 @@
-"""Restores the file as of an earlier event: later events and their records are deleted, and the state is
-folded again.
+"""Restores a file to the state after an earlier event. In a copy, it deletes later events and their
+records, and folds the state again.
 
-The copy's future is another history, so it gets a new file id. Nothing before the baseline can be
-restored, and no record that retention or compaction has removed since. Events in the copy advance the log
-start, or the clean offset, past such records.
+The copy will have another history, so it gets a new file id. States before the baseline cannot be restored,
+nor records that retention or compaction has removed since. New events in the copy move the log start, or
+the clean offset, past the missing records.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def restore_to(
 def wanted_position(
     connection: sqlite3.Connection, position: int | None, timestamp: int | None
 ) -> int:
-    """The position to restore: the given one, or the position of the newest event at or before a time (ms).
-    Raises InvalidRequestError for a position beyond the journal or before the baseline, for a time before
-    the first event, and unless exactly one is given."""
+    """Return the position to restore: `position`, or that of the newest event at or before `timestamp`
+    (ms). Raises InvalidRequestError for a position beyond the journal or before the baseline, for a time
+    before the first event, and unless exactly one is given."""
     if (position is None) == (timestamp is None):
         raise InvalidRequestError("expected either a journal position or a timestamp, and not both")
     if position is not None:
@@ -97,8 +97,8 @@ def wanted_position(
     (first,) = connection.execute(_FIRST_EVENT).fetchone()
     if not newest and first is not None:
         raise InvalidRequestError(
-            f"timestamp: got {format_time_ms(at_time)}, at which the file had no events: its first is of "
-            f"{format_time_ms(first)}; give a time from then on (position 0 restores an empty file)"
+            f"timestamp: got {format_time_ms(at_time)}, which is before the first event, at "
+            f"{format_time_ms(first)}; give a later time (position 0 restores an empty file)"
         )
     return int(newest)
 
@@ -110,8 +110,8 @@ def _copy_after(
     now_ms: int,
     on_progress: Progress,
 ) -> None:
-    """Create `target` as the file was after `position`. Progress counts the file's pages, the events, and
-    the pages again, because the rest is rewritten."""
+    """Create `target` with the state after `position`. Progress counts the copied pages, the folded events,
+    and the pages that are then rewritten."""
     pages = copies.page_count(source)
     total = pages + position + pages
 
@@ -125,7 +125,7 @@ def _copy_after(
 def _cut_after(
     connection: sqlite3.Connection, position: int, now_ms: int, on_progress: Progress
 ) -> None:
-    """Turn the copy into the file as it was after `position`; `on_progress` counts folded events."""
+    """Reset the copy to the state after `position`; `on_progress` counts folded events."""
     since = _since(connection, position)
     connection.execute("BEGIN IMMEDIATE")
     triggers = connection.execute(_TRIGGERS).fetchall()
@@ -139,7 +139,7 @@ def _cut_after(
     rebuild(unit, on_progress)
     for partition in read_all(connection, SCHEDULED):
         _admit_losses(unit, partition, since.get(partition.partition_id, _Since()), now_ms)
-    # eosdb's triggers exist again.
+    # `rebuild` has created eosdb's triggers; these are the owner's.
     present = {name for name, _ in connection.execute(_TRIGGERS)}
     for name, sql in triggers:
         if name not in present:
@@ -153,8 +153,8 @@ def _cut_after(
 
 
 class _Since(NamedTuple):
-    """The records that a partition has lost since the restored position: those below the log start, and
-    those that compaction has removed below `clean_offset` (-1: none)."""
+    """The limits of the records that a partition has lost since the restored position: below the log start
+    all, below `clean_offset` those that compaction removed (-1: none)."""
 
     log_start_offset: int = 2**63 - 1
     clean_offset: int = -1
@@ -164,7 +164,7 @@ class _Since(NamedTuple):
 
 @reads("journal")
 def _since(connection: sqlite3.Connection, position: int) -> dict[int, _Since]:
-    """The records that each partition has lost since the position."""
+    """Return for each partition the limits of the records lost since the position."""
     found = {}
     for partition in sound(connection, "partitions", ()):
         start, clean = partition.log_start_offset, partition.clean_offset

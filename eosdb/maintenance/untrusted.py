@@ -1,8 +1,8 @@
-"""Checks a file from elsewhere before anything in it is executed.
+"""Checks a file of unknown origin before any SQL in it is executed.
 
-The schema is compared with eosdb's, text for text. Only if they are equal do statements run on its
-tables, and are the events folded. A separate process does that: the system limits its memory and CPU
-time, and malicious bytes may kill it without harm to the caller.
+First the text of the schema is compared with eosdb's. Only if they are equal, statements run on the tables
+and the events are folded. A separate process does all this: the system limits its memory and CPU time, and
+malicious bytes may kill it without harm to the caller.
 """
 
 from __future__ import annotations
@@ -75,16 +75,16 @@ def check(
     memory_bytes: int = MEMORY_BYTES,
     cpu_s: int | None = None,
 ) -> Report:
-    """Check the file in a separate process. Without `cpu_s` that has a minute, and a second for each
-    MiB."""
+    """Check the file in a separate process. By default it may use a minute of CPU time, and a second more
+    for each MiB of the file."""
     allowed_s = _CPU_S + os.stat(path).st_size // _MIB if cpu_s is None else cpu_s
     call = (
         f"from {__name__} import main; main({os.path.abspath(path)!r}, {memory_bytes}, {allowed_s})"
     )
-    # -P: nothing of the current folder is imported, either.
+    # -P keeps Python from importing modules of the current folder.
     command = [sys.executable, "-P", "-c", call]
     report = None
-    # Ctrl-C goes to the caller, who ends the process.
+    # In a session of its own, Ctrl-C reaches only the caller, which then ends the process.
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, encoding="utf-8", start_new_session=True
     ) as process:
@@ -107,22 +107,22 @@ def check(
         why = f"it needed more CPU time than {duration(1000 * allowed_s)}"
     elif process.returncode < 0:
         why = signal.Signals(-process.returncode).name
-    return Report(Verdict.DAMAGED, (f"the check did not come to its end: {why}",))
+    return Report(Verdict.DAMAGED, (f"the check did not finish: {why}",))
 
 
 def main(path: str, memory_bytes: int, cpu_s: int) -> None:
-    """Run in the separate process: print progress, then the report, as lines of JSON."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # The caller may be gone.
+    """The separate process: prints progress, then the report, as lines of JSON."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # End if the caller has.
     limits = {
         resource.RLIMIT_AS: memory_bytes,
         resource.RLIMIT_CPU: cpu_s,
-        # Temporary files of the folding.
+        # For the temporary files of the replay.
         resource.RLIMIT_FSIZE: 4 * os.stat(path).st_size + 64 * _MIB,
     }
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for limit, most in limits.items():
-        with contextlib.suppress(ValueError, OSError):  # Not every system has each.
-            resource.setrlimit(limit, (most, most + 1))  # At the hard limit the kernel kills.
+        with contextlib.suppress(ValueError, OSError):  # Some systems lack some limits.
+            resource.setrlimit(limit, (most, most + 1))  # SIGXCPU first, then SIGKILL.
 
     def tell(done: int, total: int) -> None:
         sys.stdout.write(f"[{done}, {total}]\n")
@@ -134,7 +134,7 @@ def main(path: str, memory_bytes: int, cpu_s: int) -> None:
         report = Report(Verdict.DAMAGED, (str(error),))
     except MemoryError:
         report = Report(Verdict.DAMAGED, (f"it needs more memory than {size(memory_bytes)}",))
-    except Exception as error:  # Any error here is the file's fault.
+    except Exception as error:  # The file causes any such error.
         report = Report(Verdict.DAMAGED, (f"{error!r}",))
     problems = [text[:_LONGEST_PROBLEM] for text in report.problems[:_PROBLEMS]]
     told = {**report._asdict(), "verdict": report.verdict.value, "problems": problems}
@@ -147,7 +147,7 @@ def _checked(path: str, on_progress: Progress) -> Report:
     if (reason := _not_at_rest(path)) is not None:
         return Report(Verdict.NOT_OURS, (reason,))
     try:
-        # decisions/0073: nothing of the file runs before its schema is known.
+        # decisions/0073: no SQL of the file runs before its schema is checked.
         with translated(path), contextlib.closing(connect_untrusted(path)) as connection:
             strange, missing, others = _compared(connection)
     except EosdbError as error:
@@ -167,7 +167,7 @@ def _checked(path: str, on_progress: Progress) -> Report:
 
 
 def _not_at_rest(path: str) -> str | None:
-    """Why the file is not opened, if it is not: SQLite would replay the files beside it."""
+    """Return why the file must not be opened (such as a WAL that SQLite would replay), or None."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         return "it is no regular file"
@@ -189,8 +189,8 @@ def _is_marked(path: str) -> bool:
 
 
 def _compared(connection: sqlite3.Connection) -> tuple[list[str], list[str], list[str]]:
-    """Compare the schema with eosdb's. Returns the differences that keep statements from running, the
-    missing objects, and the owner's objects, which do not touch eosdb's tables."""
+    """Compare the schema with eosdb's. Returns three lists: differences because of which no statement may
+    run, missing objects, and objects of the owner that do not use eosdb's tables."""
     connection.text_factory = lambda text: text.decode(errors="backslashreplace")
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
     connection.text_factory = str
@@ -217,7 +217,7 @@ def _compared(connection: sqlite3.Connection) -> tuple[list[str], list[str], lis
         if (type_, name) in ours:
             strange.append(f"{name}: this {type_} is not as eosdb makes it")
         elif sql is None and table in {other for _, other in equal}:
-            continue  # The index of a primary key or of UNIQUE.
+            continue  # SQLite's index for PRIMARY KEY or UNIQUE.
         elif guard.is_own(name) or guard.is_own(table):
             strange.append(f"{name}: eosdb has no such {type_} (on {table})")
         else:

@@ -1,12 +1,12 @@
-"""Verify and rebuild: the events are folded again, into a copy or into the tables.
+"""Verify and rebuild: both fold the events again, `verify` into a copy and `rebuild` into the tables.
 
-SQLite's own check is one statement that takes as long as a full scan, without the interpreter's lock, so
-a second thread runs it beside the folding.
+SQLite's own check takes as long as a full scan. A second thread runs it at the same time, since the
+statement does not hold Python's interpreter lock.
 
-Each record row is compared with its event in every column, and with its own checksum, which covers the
-content, timestamp and timestamp type that only the row stores. Records from before schema 7 have no
-checksum; for them the event has the newest timestamp, the size and a CRC of the content. A batch partly
-removed by retention or compaction is compared as far as it exists.
+Each record row is compared with its event and with its own checksum. The checksum covers what only the row
+stores: content, timestamp and timestamp type. Records from before schema 7 have no checksum; for them the
+event has the newest timestamp, the size and a CRC of the content. If retention or compaction has removed a
+part of a batch, the rest is compared.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _AT_ONCE_BYTES: Final = 1024 * 1024
 
 @dataclass(slots=True)
 class _Partition:
-    """A partition as the events describe it, and the counts of its stored records."""
+    """A partition's state according to the events, and the counts of its stored records."""
 
     partition_id: int
     topic: str
@@ -116,18 +116,18 @@ class _Partition:
 
     @property
     def kept_from(self) -> int:
-        """No record is missing from here on."""
+        """The offset from which every record must be stored."""
         return max(self.log_start_offset, self.clean_offset)
 
     def count(self, offset: int, rows: int, size: int) -> None:
-        """Count records from the offset on, all on one side of the log start and of the clean offset."""
+        """Count consecutive records from `offset` on. The log start and clean offset are not among them."""
         if offset >= self.kept_from:
             self.rows += rows
         if offset >= self.log_start_offset:
             self.size += size
 
     def differences(self, connection: sqlite3.Connection) -> Iterator[str]:
-        """Yield the differences, when all records are counted."""
+        """Yield the differences. Call it after all records are counted."""
         where = f"records: {self.topic}-{self.partition}"
         if self.rows != (expected := max(0, self.log_end_offset - self.kept_from)):
             yield (
@@ -153,8 +153,8 @@ _ENDS: Final = "SELECT partition_id, log_end_offset FROM eosdb_baseline_partitio
 
 
 class RecordCheck:
-    """Compares every append event with its rows and collects `problems`. Events up to the position
-    `baseline` exist only because of their rows: one without any row should have been deleted."""
+    """Compares every event of records with its rows, and collects `problems`. Events up to position
+    `baseline` are kept only for their rows; such an event without a row is a problem."""
 
     def __init__(self, connection: sqlite3.Connection, baseline: int) -> None:
         self._connection = connection
@@ -168,7 +168,7 @@ class RecordCheck:
         self.problems: list[str] = []
 
     def inspect(self, position: int, row: Event | Lean) -> None:
-        """Compare one event with its rows, at once or together with later events."""
+        """Compare an event with its rows, perhaps later together with other events."""
         try:
             event = self._whole(row) if isinstance(row, Lean) else row
         except (KeyError, TypeError, ValueError) as error:
@@ -193,9 +193,9 @@ class RecordCheck:
             self._range(position, event)
 
     def _whole(self, row: Lean) -> Event:
-        """Return a lean event at or before the baseline in full. The state before it is unknown, so the
-        producer comes from its first record, which its own checksum proves. Raises KeyError, TypeError
-        and ValueError."""
+        """Add the omitted fields to an event at or before the baseline. The state before it is unknown, so
+        the producer is taken from the first record, which has a checksum. Raises KeyError, TypeError and
+        ValueError."""
         where = encoding.place(row)
         stored = self._connection.execute(_WRITTEN_BY, where or (-1, 0, 0)).fetchone()
         producer = ProducerIdAndEpoch(*stored or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH))
@@ -219,7 +219,7 @@ class RecordCheck:
         self._ends[where.partition_id] = where.last_offset + 1
 
     def finish(self) -> list[str]:
-        """Return the problems, after every event was inspected."""
+        """Return the problems. Call it after every event was inspected."""
         self._look_at_batches()
         for partition in self._partitions.values():
             self.problems += partition.differences(self._connection)
@@ -235,8 +235,7 @@ class RecordCheck:
         return partition is not None and 0 <= partition.checked_from <= marker.offset
 
     def _look_at_batches(self) -> None:
-        """Check the pending batches one by one, unless the accelerator shows by one query that all pass the
-        checks of `_range`."""
+        """Check the pending batches: all by one query of the accelerator, or else each by `_range`."""
         batches, self._batches, self._batch_bytes = self._batches, [], 0
         if batches and self._are_proved(batches):
             for _, event in batches:
@@ -249,7 +248,7 @@ class RecordCheck:
             self._range(position, event)
 
     def _are_proved(self, batches: list[tuple[int, BatchAppended]]) -> bool:
-        """Whether the accelerator finds no fault in them. False if anything is unusual."""
+        """Whether the accelerator is available and finds no fault in the batches."""
         if accelerator.rows() is None:
             return False
         parameters: list[object] = []
@@ -263,7 +262,7 @@ class RecordCheck:
         query = _PROOFS.format(rows=", ".join(["(?, ?, ?, ?)"] * len(batches)))
         try:
             (right,) = self._connection.execute(query, parameters).fetchone()
-        except (sqlite3.Error, MemoryError):  # decisions/0060: the check in Python names the fault.
+        except (sqlite3.Error, MemoryError):  # decisions/0060: then Python's check names the fault.
             return False
         return bool(right == len(batches))
 
@@ -310,7 +309,7 @@ class RecordCheck:
 
 
 def _differs(rows: Sequence[_Row], first: int, of_all: tuple[object, ...]) -> str | None:
-    """The first column that differs from the event."""
+    """Describe the first column that differs from the event; None if all agree."""
     looked_at = attrgetter(*_COLUMNS)
     for row in rows:
         for name, value, wanted in zip(_COLUMNS, looked_at(row), of_all, strict=True):
@@ -322,7 +321,7 @@ def _differs(rows: Sequence[_Row], first: int, of_all: tuple[object, ...]) -> st
 
 
 def _altered(rows: Sequence[_Row], *, is_old: bool) -> str | None:
-    """The first row that does not match its checksum."""
+    """Describe the first row that does not match its checksum; None if all match."""
     i = checksum.first_altered(
         [row.key for row in rows],
         [row.value for row in rows],
@@ -362,7 +361,7 @@ def _batch_differs(rows: Sequence[_Row], event: BatchAppended) -> str | None:
 
 
 def _crc_before_7(rows: Iterable[_Row]) -> int:
-    """The checksum of older events: the CRC-32 of the concatenated keys, values and headers."""
+    """Return the checksum in events before schema 7: the CRC-32 of all keys, values and headers."""
     return crc32(
         b"".join(
             (row.key or b"") + (row.value or b"") + (row.headers or "").encode() for row in rows
@@ -436,7 +435,7 @@ def _integrity_beside(connection: sqlite3.Connection) -> Iterator[Callable[[], l
         try:
             yield check.result
         finally:
-            # An interrupt that comes before the statement has begun is lost.
+            # Repeated, because SQLite ignores an interrupt before the statement has begun.
             while not check.done():
                 connection.interrupt()
                 wait([check], _INTERRUPT_EVERY_S)

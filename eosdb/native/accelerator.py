@@ -1,8 +1,8 @@
-"""Decides once per process whether rows go between SQLite and Python in C.
+"""Decides once per process whether the C extension passes rows between SQLite and Python.
 
-The extension module registers its functions on connections. SQLite itself hands it each new connection
-(`sqlite3_auto_extension`), so it does not depend on Python's internals. It must find the very SQLite that
-Python uses: a second one in the process would drop the first one's locks.
+The extension module registers its functions on connections. SQLite calls it for each new connection
+(`sqlite3_auto_extension`), so it does not depend on Python's internals. It must use the same SQLite library
+as Python: a second one in the process would drop the first one's locks.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def _outcome() -> tuple[ModuleType | None, str]:
 
 
 def _sqlite_file() -> str | None:
-    """The library that has SQLite; None if it is part of the program."""
+    """Return the file of the module that contains SQLite; None if it is part of the program."""
     file: str | None = getattr(importlib.import_module("_sqlite3"), "__file__", None)
     return file
 
 
 def _failure(module: ModuleType) -> str | None:
-    """Write and read a record on a trial connection. Returns the fault, if any."""
+    """Test the module: write and read a record. Returns the fault, if any."""
     key, value, headers = b"key", b"value", "[]"
     content = 3 * adler32(key) + adler32(value) + 5 * adler32(headers.encode())
     try:
@@ -78,6 +78,6 @@ def _failure(module: ModuleType) -> str | None:
             )  # fmt: skip
         columns = cells and module.columns(cells)
     except sqlite3.Error as error:
-        return f"Python's SQLite is another than was found ({error})"
+        return f"found another SQLite than Python's ({error})"
     expected = ((5,), (7,), (0,), (key,), (value,), (headers,))
     return None if columns == expected else f"a trial gave {columns}"

@@ -1,4 +1,4 @@
-"""A range as read by the accelerator (`eosdb_rows`): numbers, and Arrow arrays that share its memory."""
+"""Records as the accelerator (`eosdb_rows`) returns them: numbers, and buffers for Arrow arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ buffers (`_rows.c: head`)."""
 
 
 class Cells(NamedTuple):
-    """The data records of a range without gaps."""
+    """The data records of an offset range in which no offset is missing."""
 
     data: bytes
     kept: Sequence[bool] | None = None
@@ -38,7 +38,7 @@ class Cells(NamedTuple):
         return memoryview(self.data)[begin : begin + 8 * rows].cast("q")
 
     def arrays(self, arrow: Any, names: Sequence[str]) -> list[Any]:
-        """Return these columns by the module pyarrow: numbers as int64, all others as binary."""
+        """Return columns as arrays of the module `arrow`: numbers as int64, others as binary."""
         buffer = arrow.py_buffer(self.data)
         rows, _, numbers, *parts = _HEAD.unpack_from(self.data)
         kept = None if self.kept is None else arrow.array(self.kept, arrow.bool_())

@@ -1,15 +1,15 @@
-"""Services of the operating system: locks between processes, waiting for a write, open descriptors,
-memory files, full syncs, mounts.
+"""Services of the operating system: locks between processes, notifications of writes, open descriptors,
+folders in memory, full syncs, mounts.
 
-They have two implementations; `road.py` selects one for the process. Every package that needs
-them imports this one first, so it also refuses unsupported systems.
+They have two implementations; `road.py` selects one for the process. Importing this package raises
+ImportError on unsupported systems.
 """
 
 import sys
 
 if sys.platform not in ("linux", "darwin"):
     raise ImportError(
-        f"eosdb runs on Linux and macOS, and this is {sys.platform}, which lacks their locks between "
-        "processes. Run it in a Linux container or virtual machine (Windows: WSL 2, or Docker), with the "
-        "file on that machine's own disk"
+        f"eosdb runs on Linux and macOS, and this is {sys.platform}, which lacks the locks that it needs. "
+        "Run it in a Linux container or virtual machine (Windows: WSL 2, or Docker), with the file on that "
+        "machine's own disk"
     )

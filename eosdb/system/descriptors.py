@@ -1,5 +1,5 @@
-"""The files that this process has open, in any library. Looking into SQLite's files uses SQLite's own
-descriptors: closing another one would drop SQLite's locks."""
+"""The files that this process has open, in any library. eosdb reads SQLite's files through SQLite's own
+descriptors: closing another descriptor would drop SQLite's locks."""
 
 from __future__ import annotations
 

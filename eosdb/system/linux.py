@@ -48,7 +48,7 @@ _UNLOCK_BOTH: Final = _bytes(fcntl.F_UNLCK, 0, 2)
 
 
 class _Bytes(LockFile):
-    """Writer locks and owner locks: bytes of one file, locked by one descriptor."""
+    """The writer locks and owner locks of one opener: it locks bytes of one file through one descriptor."""
 
     @property
     def files(self) -> Sequence[LockFile]:
@@ -110,15 +110,15 @@ def is_owned(path: str, number: int) -> bool:
 
 
 def is_on_road(file: LockFile, *, is_portable: bool) -> bool:
-    """Whether another descriptor shows that the file is open with this implementation."""
+    """Whether another opener has the file open with this implementation."""
     return _is_locked(file, _bytes(fcntl.F_WRLCK, _ROADS[is_portable]))
 
 
-# decisions/0061: the locks of the two implementations do not exclude each other.
+# decisions/0061: one implementation's locks do not exclude the other's.
 def keep_out_other_road(file: LockFile, *, is_portable: bool) -> None:
-    """Show other openers this one's implementation while the file is open. Raises IllegalStateError if it
-    is open with the other one."""
-    # Also checked before the lock: a failing attempt must not block openers with the other implementation.
+    """Take a lock that shows other openers this opener's implementation. Raises IllegalStateError if the
+    file is open with the other implementation."""
+    # Checked before the lock, too: a failing attempt must not block openers with the other implementation.
     if not is_on_road(file, is_portable=not is_portable):
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, _bytes(fcntl.F_RDLCK, _ROADS[is_portable]))
         if not is_on_road(file, is_portable=not is_portable):
@@ -126,13 +126,13 @@ def keep_out_other_road(file: LockFile, *, is_portable: bool) -> None:
     without = ("with", "without") if is_portable else ("without", "with")
     raise IllegalStateError(
         f"{file.path.removesuffix('-lock')} is open in a program that runs {without[1]} EOSDB_PORTABLE=1, "
-        f"and this one runs {without[0]} it: the two have different locks. Nothing was written; set it for "
+        f"but this program runs {without[0]} it, so their locks differ. Nothing was written; set it for "
         "every program that opens the file, or for none"
     )
 
 
 def inherited() -> frozenset[tuple[int, int]]:
-    """The databases that SQLite has open, recognised by their open shared memory."""
+    """Return the databases whose shared memory this process has open."""
     files = set()
     with contextlib.suppress(OSError):
         for descriptor in os.listdir(FOLDER):
@@ -148,9 +148,9 @@ def inherited() -> frozenset[tuple[int, int]]:
 
 
 def holders(path: str, locked: Collection[int]) -> Sequence[int]:
-    """`/proc/locks` names the holders of SQLite's locks, but not of open-file-description locks. Those
-    are in `/proc/PID/fdinfo`, for this user's processes only. Neither opens the file: closing it would
-    drop SQLite's locks."""
+    """Read the holders of SQLite's locks from `/proc/locks`. It does not name holders of
+    open-file-description locks; for this user's processes, `/proc/PID/fdinfo` does. The file itself is not
+    opened, since closing it would drop SQLite's locks."""
     try:
         status = os.stat(path)
     except OSError:
@@ -161,8 +161,8 @@ def holders(path: str, locked: Collection[int]) -> Sequence[int]:
 
 
 def _listed(status: os.stat_result, locked: Collection[int]) -> list[int]:
-    """The holders in lines of `/proc/locks` such as `1: POSIX ADVISORY WRITE 4711 08:01:131 120 120`.
-    Other kinds of locks have -1 as their holder; `->` marks a waiting process."""
+    """Return the holders in lines of `/proc/locks` such as `1: POSIX ADVISORY WRITE 4711 08:01:131 120
+    120`. Open-file-description locks have the holder -1; lines of waiting processes have an extra `->`."""
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     lines = [line.split() for line in _read(f"{_PROCESSES}/locks").splitlines()]
     return sorted({

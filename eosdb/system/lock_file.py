@@ -1,7 +1,7 @@
 """Lock files beside a database, and the descriptors that hold locks on them.
 
-A lock belongs to the open descriptor; the kernel releases the locks of a dead process. A forked child
-closes its copies of the descriptors, so it does not keep its parent's locks alive.
+A lock belongs to the open descriptor, so the kernel releases the locks of a dead process. A forked child
+closes its copies of the descriptors, so that its parent's locks end with the parent.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ lock."""
 
 
 def open_lock_file(path: str, kind: type[F]) -> F:
-    """Open a descriptor with its own locks. A new file gets the owner and mode of the database, like
-    SQLite's WAL. Raises OSError."""
+    """Open the lock file on a new descriptor, which has separate locks. If the file is new, it gets the
+    owner and mode of the database, like SQLite's WAL. Raises OSError."""
     file = kind(_opened(path), "r+")
     file.path = path
     _open.add(file)
@@ -53,7 +53,7 @@ def _opened(path: str) -> int:
         with contextlib.suppress(FileNotFoundError):
             return os.open(path, flags)
         with contextlib.suppress(FileExistsError):
-            # O_EXCL: the owner and mode below must not change the target of somebody else's link.
+            # O_EXCL fails for a link, whose target would otherwise get another owner and mode below.
             descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
             _give_to_owner(descriptor, path.rpartition(LOCK)[0])
             return descriptor

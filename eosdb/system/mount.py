@@ -20,8 +20,8 @@ class Mount(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether another host, or Windows beside WSL, may have the files open. 9p needs a second look:
-        sandboxes (gVisor) use it for their own disk."""
+        """Whether another host, or Windows outside of WSL, may have the files open. The type 9p alone does
+        not show this: sandboxes (gVisor) use it for their own disk."""
         return self.type in _NETWORK or (
             self.type == "9p" and "drvfs" in self.source + self.options
         )

@@ -1,7 +1,7 @@
-"""The portable implementation: one `flock`ed file for each lock, and polling instead of notifications.
+"""The portable implementation: each lock is a file locked by `flock`, and waiting is polling.
 
-macOS uses it, and Linux with EOSDB_PORTABLE=1. A lock file is never removed while its lock may be held. The
-database file is never opened here: closing it would drop SQLite's locks.
+It is used on macOS, and on Linux with EOSDB_PORTABLE=1. A lock file is not removed while its lock may be
+held. This module never opens the database file: closing it would drop SQLite's locks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOUNTED: Final = re.compile(
 
 
 class _Files:
-    """The locks of one opener. The first file stores facts and is never locked."""
+    """The writer locks of one opener. The first file stores facts for all processes and is not locked."""
 
     def __init__(self, path: str) -> None:
         self._path: Final = path
@@ -81,7 +81,7 @@ class _Files:
         self._sign(lock)
 
     def _sign(self, lock: int) -> None:
-        """Write the holder's process id for `holders`."""
+        """Store this process's id in the locked file, for `holders`."""
         with contextlib.suppress(OSError):
             os.pwrite(self._locks[lock].fileno(), b"%-20d" % os.getpid(), 0)
 
@@ -89,7 +89,7 @@ class _Files:
         fcntl.flock(self._locks[lock], fcntl.LOCK_UN)
 
     def releaser(self) -> Callable[[], object]:
-        # decisions/0018: one call into C. `next` takes one item of each iterator, which unlocks one file.
+        # decisions/0018: one call into C unlocks both files: `next` takes an item of each iterator.
         unlocking = (map(fcntl.flock, repeat(file), repeat(fcntl.LOCK_UN)) for file in self._locks)
         return partial(next, zip(*unlocking, strict=False))
 
@@ -130,8 +130,8 @@ def _facts(path: str) -> LockFile:
 
 
 class _Owners:
-    """The opener's own locked file, a list of the numbers it holds. `close` removes it; after a crash,
-    any opener that finds it unlocked does."""
+    """The owner locks of one opener: a locked file with the numbers that it holds. `close` removes the
+    file. After a crash, the next opener that finds it unlocked removes it."""
 
     def __init__(self, path: str) -> None:
         self._path: Final = path
@@ -145,7 +145,7 @@ class _Owners:
         place = self._free.pop() if self._free else next(self._fresh)
         self._places[number, count] = place
         os.pwrite(self._file.fileno(), _RANGE.pack(number, count), place)
-        # Stored first: if two openers want a number at once, at least one sees the other.
+        # The number is stored before the check, so of two openers at once at least one sees the other's.
         others = (name for name in _owner_files(self._path) if name != self._file.path)
         if any(_has(name, number, count) for name in others):
             self.drop(number, count)
@@ -155,9 +155,8 @@ class _Owners:
         place = self._places.pop((number, count), None)
         if place is not None:
             self._dropped.append(place)
-        # If a full disk keeps the number from being wiped, others see it as held until the next call or
-        # the end.
-        with contextlib.suppress(IndexError):  # Another thread wipes it.
+        # If a full disk prevents wiping the number, others see it as held until the next call or the end.
+        with contextlib.suppress(IndexError):  # Another thread was first.
             for _ in range(len(self._dropped)):
                 self._wipe(self._dropped.pop())
 
@@ -189,7 +188,7 @@ def _locked_anew(path: str) -> LockFile:
         except BaseException:
             file.close()
             raise
-        file.close()  # It was unlocked for a moment, so another process removed it as a dead one's.
+        file.close()  # Between creation and lock, another process removed it as a dead opener's.
 
 
 def _owner_files(path: str) -> Iterator[str]:
@@ -200,8 +199,8 @@ def _owner_files(path: str) -> Iterator[str]:
 
 
 def _has(name: str, number: int, count: int = 1, *, removes: bool = True) -> bool:
-    """Whether a live opener's file has one of these numbers. Unless for a reader, removes a dead opener's
-    file."""
+    """Whether a live opener's file has one of these numbers. If `removes`, the file of a dead opener is
+    removed."""
     stored = _stored(name, removes=removes)
     whole = stored[: len(stored) // _RANGE.size * _RANGE.size]
     return any(
@@ -211,14 +210,14 @@ def _has(name: str, number: int, count: int = 1, *, removes: bool = True) -> boo
 
 
 def _stored(name: str, *, removes: bool = False) -> bytes:
-    """Return the content of a locked file; empty if it is unlocked or absent."""
+    """Return the content of a locked file; empty if the file is unlocked or absent."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return b""
     try:
         with contextlib.suppress(BlockingIOError):
-            # A shared lock: two readers must not take each other for the holder.
+            # A shared lock, so that another reader's test does not look like the holder's lock.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             if removes:
                 with contextlib.suppress(OSError):
@@ -254,7 +253,7 @@ def _output(command: Sequence[str]) -> str:
 
 
 def inherited() -> frozenset[tuple[int, int]]:
-    """Every open file; SQLite's are among them."""
+    """Return every open file of this process, which includes SQLite's."""
     with contextlib.suppress(OSError):
         return frozenset((status.st_dev, status.st_ino) for _, status in open_files())
     return frozenset()
@@ -273,7 +272,7 @@ def memory_folder() -> str | None:
 
 def sync(descriptor: int) -> None:
     if sys.platform == "darwin":
-        # On macOS fsync leaves the data in the cache of the disk. Not every file system supports more.
+        # On macOS fsync leaves the data in the disk's cache. Some file systems lack F_FULLFSYNC.
         with contextlib.suppress(OSError):
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
             return
@@ -299,7 +298,7 @@ def mounts(folder: str) -> tuple[set[str], Mount | None]:
 
 
 def find_mount(mounts: Sequence[tuple[str, Mount]], folder: str) -> Mount | None:
-    """Find the file system mounted nearest above the folder."""
+    """Find the file system of the folder: the mount point with the longest matching path."""
     above = [
         (len(at), mount) for at, mount in mounts if f"{folder}/".startswith(f"{at.rstrip('/')}/")
     ]
@@ -316,5 +315,5 @@ def listed_mounts(text: str) -> list[tuple[str, Mount]]:
 
 @lru_cache(maxsize=64)
 def _mounted(_device: int) -> str:
-    """The output of `mount`, cached for each device, as starting a program takes milliseconds."""
+    """Return the output of `mount`; cached for each device, since starting a program takes milliseconds."""
     return _output(["mount"])

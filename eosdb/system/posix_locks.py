@@ -1,7 +1,7 @@
-"""A program for `portable.py`: finds the holder of SQLite's POSIX locks, given a path and bytes.
+"""A program for `portable.py`: prints the holders of SQLite's POSIX locks on bytes of a file.
 
-The kernel shows a process every such lock but its own, and closing the file would drop the process's own
-locks. So another process asks.
+The kernel does not show a process its own locks, and closing the file would drop them. So a second process
+asks the kernel.
 """
 
 import fcntl
@@ -11,7 +11,7 @@ import sys
 
 
 def holder(descriptor: int, byte: int) -> int:
-    """The process that has locked the byte; 0 if none has."""
+    """Return the id of the process that has locked the byte; 0 if none has."""
     if sys.platform == "darwin":
         wanted = struct.pack("qqihh", byte, 1, 0, fcntl.F_WRLCK, os.SEEK_SET)
         answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, wanted)

@@ -19,14 +19,14 @@ VARIABLE: Final = "EOSDB_PORTABLE"
 
 
 class WriterLocks(Protocol):
-    """The locks QUEUE and WRITER of one opener; the kernel releases those of a dead process."""
+    """The locks QUEUE and WRITER of one opener. The kernel releases them when the process dies."""
 
     @property
     def files(self) -> Sequence[LockFile]:
-        """The open files; the first also stores facts for all processes."""
+        """The open lock files. The first also stores facts for all processes."""
 
     def try_writer(self) -> bool:
-        """Take WRITER if both locks are free."""
+        """Take WRITER if both locks are free. Returns whether it did."""
 
     def lock(self, lock: int) -> None:
         """Wait for the lock. Raises OSError."""
@@ -38,26 +38,26 @@ class WriterLocks(Protocol):
         """Return a function that releases both locks without running Python code."""
 
     def is_owned(self, number: int) -> bool:
-        """Whether any opener holds the owner lock of this number. Raises OSError, and ValueError for
-        closed files."""
+        """Whether any opener holds the owner lock of this number. Raises OSError, and ValueError if the
+        files are closed."""
 
 
 class OwnerFile(Protocol):
     """The owner locks of one opener: numbers from 0 to 2**62."""
 
     def hold(self, number: int, count: int) -> None:
-        """Hold `count` locks from this number on. Raises OSError, and BlockingIOError for a lock of
-        another opener."""
+        """Hold `count` locks from this number on. Raises OSError, and BlockingIOError if another opener
+        holds one of them."""
 
     def drop(self, number: int, count: int) -> None:
-        """Release the locks of a `hold`. Runs without a Python lock."""
+        """Release the locks of an earlier `hold`. Takes no Python lock."""
 
     def close(self) -> None:
-        """Release all. Can be called again."""
+        """Release all locks. Can be called again."""
 
 
 class Road(Protocol):
-    """The services of a system."""
+    """The services of the operating system; both implementations have them."""
 
     @property
     def IS_PORTABLE(self) -> bool:
@@ -72,43 +72,43 @@ class Road(Protocol):
         the other implementation."""
 
     def owner_file(self, path: str) -> OwnerFile:
-        """Open owner locks of the lock file at `path`. Raises as `writer_locks`."""
+        """Open the owner locks at `path`. Raises the same errors as `writer_locks`."""
 
     def is_owned(self, path: str, number: int) -> bool:
-        """Whether any opener holds this owner lock; True if the openers use the other implementation. For a
-        reader without a lock file. Raises OSError, also if there is no lock file."""
+        """Whether any opener holds this owner lock, for a reader that has no lock file open. True if the
+        openers use the other implementation. Raises OSError, also if there is no lock file."""
 
     def holders(self, path: str, locked: Collection[int]) -> Sequence[int]:
-        """The processes with a lock on these bytes of SQLite's file, or on QUEUE or WRITER of the lock
-        file. The system may not show all."""
+        """Return the ids of processes that have locked these bytes of SQLite's file, or these locks (QUEUE,
+        WRITER) of the lock file. The system may hide some."""
 
     def process(self, pid: int) -> tuple[str, bool]:
-        """The command of a process, and whether it is stopped."""
+        """Return the command line of a process, and whether it is stopped."""
 
     def inherited(self) -> frozenset[tuple[int, int]]:
-        """Device and inode of the database files that SQLite may have had open in the parent process."""
+        """In a forked child: return device and inode of files that the parent's SQLite may have open."""
 
     def watched(self, path: str) -> int:
-        """Return a descriptor that becomes readable when the file is written; -1 if there is none."""
+        """Return a descriptor that becomes readable when the file is written; -1 if the system has none."""
 
     def memory_folder(self) -> str | None:
-        """The folder for files in memory; None for `tempfile`'s default."""
+        """Return the folder for files in memory; None to use `tempfile`'s default."""
 
     def sync(self, descriptor: int) -> None:
-        """Write the file's data to the disk itself. Raises OSError."""
+        """Write the file's data to the disk, not only to its cache. Raises OSError."""
 
     def reserve(self, descriptor: int, size: int) -> None:
-        """Allocate the blocks for this size. Raises OSError."""
+        """Allocate disk blocks for a file of this size. Raises OSError."""
 
     def drop_cached(self, descriptor: int) -> None:
         """Drop the file's pages from the cache, so the next read comes from the disk, where possible."""
 
     def mounts(self, folder: str) -> tuple[Collection[str], Mount | None]:
-        """Every mount point that may concern this folder, and the file system of the folder; None if
-        unknown."""
+        """Return all mount points that may contain this folder, and the file system of the folder (None if
+        unknown)."""
 
 
-# decisions/0061: one choice for the life of the process.
+# decisions/0061: the process never changes its implementation.
 if sys.platform == "linux" and os.environ.get(VARIABLE) != "1":
     from eosdb.system import linux
 

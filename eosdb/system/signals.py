@@ -15,19 +15,19 @@ _SAID: Final = b"\nFinishing what is in hand, then stopping. Ctrl-C again aborts
 
 
 class Stop:
-    """A request to stop that a signal handler may make: unlike `threading.Event`, it takes no lock that
-    the interrupted code may hold."""
+    """An event that a signal handler can set. Unlike `threading.Event`, it takes no lock that the
+    interrupted code may hold."""
 
     def __init__(self) -> None:
         self._requests: Final[SimpleQueue[None]] = SimpleQueue()
 
     def request(self) -> None:
-        """Have `wait` return."""
+        """Make `wait` return."""
         self._requests.put(None)
 
     def wait(self, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Wait for a request, or until `is_over`. Looks once a second: CPython misses a signal that comes
-        just before the wait, or to another thread."""
+        """Wait for a request, or until `is_over()`. Wakes once a second, because a signal just before the
+        wait, or in another thread, does not end CPython's wait."""
         while not is_over():
             with contextlib.suppress(Empty):
                 self._requests.get(timeout=1)
@@ -38,11 +38,11 @@ class Stop:
 def stopped_by_signals(
     stop: Callable[[], object], failed: Callable[[Exception, signal.Signals], object] | None = None
 ) -> Iterator[None]:
-    """Call `stop` on SIGTERM and on the first SIGINT during the block; a second SIGINT has its usual
-    effect, as a message says. Only in the main thread, since Python allows signal handlers in no other.
+    """During the block, call `stop` on SIGTERM and on the first SIGINT, which prints a message. A second
+    SIGINT has its usual effect. In other threads than the main thread, Python allows no handlers.
 
-    With `failed`: if the block raises after a signal, call it with the error and the signal, and send the
-    signal again. A program that repeats a failed block would otherwise never end."""
+    With `failed`: if the block raises after a signal, call `failed` with the error and the signal, and send
+    the signal again. Otherwise a program that repeats a failed block would never end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -57,7 +57,7 @@ def stopped_by_signals(
 
     def interrupt(number: int, frame: object) -> None:
         terminate(number, frame)
-        # No logging, which the signal may have interrupted.
+        # Not by logging, whose lock the interrupted code may hold.
         with contextlib.suppress(OSError):
             os.write(_STDERR, _SAID)
 
