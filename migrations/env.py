@@ -19,7 +19,7 @@ def run(connection: Connection) -> None:
 
 
 def leave_the_common_name(connection: Connection) -> None:
-    """Move the version from `alembic_version`, where files of schema 1 to 4 have it."""
+    """Move the version out of the table `alembic_version`, which files of schema 1 to 4 use."""
     tables = inspect(connection).get_table_names()
     if "journal" in tables and "alembic_version" in tables and VERSION_TABLE not in tables:
         connection.execute(

@@ -346,7 +346,7 @@ class IdempotencyKeysExpired(NamedTuple):
 
 
 class RecordsScheduled(NamedTuple):
-    """The records of the batch before this event, from this offset of partition -1 on, wait until they are
+    """The records of the batch before this event, at `base_offset` and later in partition -1, wait until
     due. If they belong to a transaction (`producer_id` is not -1), they are scheduled when it commits."""
 
     timestamp: int
@@ -372,7 +372,7 @@ class ScheduledRecordsRemoved(NamedTuple):
 
 class SinkBatchAppended(NamedTuple):
     """A sink's batch was appended completely, by the events before this one. `held` are the sink's
-    identifiers for the content; it may be empty."""
+    identifiers for the content; may be empty."""
 
     timestamp: int
     sink_id: str

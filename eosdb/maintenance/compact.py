@@ -148,7 +148,7 @@ def _copy_over(
 
 @contextlib.contextmanager
 def _room(path: str, size: int) -> Iterator[None]:
-    """Check the free disk space before the block. A DatabaseFullError of the block gets the same advice."""
+    """Check the free disk space first. If the disk fills in the block, the error names the needed space."""
     needed = (
         f"compacting temporarily needs {2 * size} bytes of disk space: for the content in a second file, "
         "and in the WAL"

@@ -149,7 +149,7 @@ class Round:
 
     def _forget_groups(self) -> Steps[None]:
         """Expire groups without members. Members expire later in a round, so a group that loses its last
-        member exists, empty, until the next round."""
+        member still exists until the next round."""
         now_ms = self._clock.time_ms()
         with self._store.read() as connection:
             idle = group_offsets.idle_groups(connection)
@@ -396,7 +396,7 @@ class Housekeeper:
             self._lock.release()
 
     def _begins_round(self) -> bool:
-        """Begin a round if the interval has passed; another process may have begun it. Returns whether."""
+        """Begin a round if the interval has passed and no other process has. Returns whether it did."""
         every_ms = self._core.config.log_retention_check_interval_ms
         now_ms = self._core.clock.time_ms()
         self._looked_ms, self._look_at_ms = now_ms, now_ms + every_ms
@@ -499,7 +499,7 @@ def advance(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
 
 
 def _may_be_too_large(source: Unit | sqlite3.Connection, config: BrokerConfig) -> bool:
-    """Whether the journal can exceed `history.retention.bytes`, because the whole file does."""
+    """Whether the journal can exceed `history.retention.bytes`: it cannot if the file is smaller."""
     (file_bytes,) = source.execute(
         "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
     ).fetchone()

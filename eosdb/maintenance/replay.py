@@ -81,7 +81,7 @@ def fold(
 def verify(
     connection: sqlite3.Connection, apply: Apply, inspect: Inspect, on_progress: Progress = silent
 ) -> tuple[int, list[str]]:
-    """Fold every event after the baseline into a copy of the baseline, and compare it with the file's
+    """Fold every event after the baseline into a copy of the baseline. Compare the result with the file's
     tables. Returns the number of events and the differences. `inspect` is called with every event."""
     with closing(sqlite3.connect("", isolation_level=None)) as scratch:
         scratch.execute("BEGIN")
@@ -130,8 +130,8 @@ def verify(
 
 
 def _misplaced(position: int, kind: type[Event], begun: int, last: int) -> Iterator[str]:
-    """Yield the fault of an event at or before the baseline (`begun`) that describes no records, or whose
-    position does not follow the previous event's (`last`)."""
+    """Yield the fault of an event that is at or before the baseline (`begun`) but describes no records, or
+    whose position does not follow `last`, the previous event's."""
     if position <= begun:
         if kind not in (BatchAppended, MarkerWritten):
             yield (

@@ -112,7 +112,7 @@ def check(
 
 def main(path: str, memory_bytes: int, cpu_s: int) -> None:
     """The separate process: prints progress, then the report, as lines of JSON."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # End if the caller has.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # End when the caller has ended.
     limits = {
         resource.RLIMIT_AS: memory_bytes,
         resource.RLIMIT_CPU: cpu_s,

@@ -93,7 +93,7 @@ class QueryResult(Closeable):
         return rows
 
     def first(self) -> Row | None:
-        """The next row, or None if there is none; the result is closed."""
+        """Return the next row, or None if there is none, and close the result."""
         row = next(self, None)
         self.close()
         return row

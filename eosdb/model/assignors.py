@@ -161,8 +161,8 @@ class _Sharing(Generic[T]):
             self._give(taker, partition)
 
     def _chain_to_lighter(self, heaviest: str) -> list[tuple[str, Audience, str]]:
-        """Return the shortest chain of moves to the lightest member: each takes a partition of the previous
-        one. Empty unless the lightest member has at least two fewer than the heaviest."""
+        """Return the shortest chain of moves from `heaviest` to the member with the fewest partitions: each
+        takes one from the previous member. Empty unless the last has at least two fewer."""
         came_from: dict[str, tuple[str, Audience] | None] = {heaviest: None}
         queue, best = deque([heaviest]), heaviest
         while queue:

@@ -84,8 +84,8 @@ class ManualClock:
 
 
 def nanoseconds(clock: Clock) -> Callable[[], int]:
-    """Return a function for measuring intervals in ns. For a clock with only milliseconds, it counts these
-    in ns."""
+    """Return a function that returns the clock's time in ns, for measuring intervals. Only a SystemClock is
+    more precise than 1 ms."""
     if isinstance(clock, SystemClock):
         return time.perf_counter_ns
     return lambda: clock.monotonic_ms() * 1_000_000
@@ -96,8 +96,8 @@ def monotonic_ns(clock: Clock) -> int:
 
 
 def parse_time_ms(text: str) -> int:
-    """Parse milliseconds since the epoch, or an ISO 8601 date or date and time. Without a time zone it is
-    UTC, as in kafka-consumer-groups; fractions of a millisecond are dropped. Raises ValueError."""
+    """Parse milliseconds since the epoch, or an ISO 8601 date or date and time. A time without a time zone
+    is UTC, as in kafka-consumer-groups; fractions of a millisecond are dropped. Raises ValueError."""
     if re.fullmatch(r"[0-9]{1,19}", text) and int(text) <= _INT64_MAX:
         return int(text)
     if not _ISO_8601.fullmatch(text):

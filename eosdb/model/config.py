@@ -66,7 +66,7 @@ def unknown_text(what: str, unknown: Iterable[str], names: Collection[str]) -> s
     """Return an error text with the unknown names, a suggestion for each, and the known names."""
     told = []
     for name in sorted(map(str, unknown)):
-        # Dots and underscores are often confused: topics' settings have dots here.
+        # Names with dots may be misspelt: Kafka's settings and eosdb's topic settings have them.
         spellings = (name.lower().replace(*separators) for separators in ("._", "_."))
         told.append(
             f"{name!r}" + next(filter(None, (guess(text, names) for text in spellings)), "")

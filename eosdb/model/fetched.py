@@ -52,7 +52,7 @@ class Want(Enum):
 
 
 class Rows(NamedTuple):
-    """Rows column by column, named as in `records`. Unwanted columns are empty."""
+    """Rows as columns, named like those of the table `records`. Columns not requested are empty."""
 
     timestamp: Sequence[int] = ()
     timestamp_type: Sequence[int] = ()

@@ -1,4 +1,4 @@
-"""Progress reports of long-running work. A listener can stop the work by an exception."""
+"""Progress reports of long-running work. A listener can stop the work with an exception."""
 
 from __future__ import annotations
 

@@ -217,8 +217,8 @@ class OpenTransaction:
     """A transaction that is open in a partition, with its coordinator's state.
 
     `state` is None if the coordinator does not know the transaction. `start_time_ms` is its start according
-    to the coordinator, or else to its first record here; `deadline_ms` is when it will be aborted
-    automatically, -1 for never.
+    to the coordinator, or else the time of its first record in the partition; `deadline_ms` is when it will
+    be aborted automatically, -1 for never.
     """
 
     topic: str
@@ -291,7 +291,7 @@ class Diagnosis(Tabular):
     """Why a reader of a partition makes no progress: the offsets, and the transaction that holds it back.
 
     Beyond the last stable offset, `waiting_committed` records become readable when that transaction ends.
-    `waiting_open` records belong to open transactions, including that one.
+    `waiting_open` records belong to open transactions, including that transaction.
     """
 
     topic: str

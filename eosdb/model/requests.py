@@ -147,10 +147,10 @@ class EndTxn(Request[ProducerIdAndEpoch]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommit(Request[OffsetErrors]):
-    """Commit offsets of the group, all of them or none; with `each`, each partition by itself as in
+    """Commit offsets of the group: all of them or none. With `each`, partitions are independent, as in
     Kafka.
 
-    The answer has None for each partition, or with `each` the error that refused it. Raises the errors of
+    The answer has None for each partition; with `each`, it may have an error instead. Raises the errors of
     `Broker.offset_commit`.
     """
 
@@ -161,8 +161,8 @@ class OffsetCommit(Request[OffsetErrors]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommit(Request[OffsetErrors]):
-    """Make offsets part of the transaction: they become the group's when it commits. Takes all of them or
-    none; with `each`, each partition by itself (see OffsetCommit). Raises the errors of
+    """Make offsets part of the transaction: they become the group's when it commits. Adds all of them or
+    none; with `each`, partitions are independent (see OffsetCommit). Raises the errors of
     `Broker.txn_offset_commit`."""
 
     transactional_id: str
@@ -406,7 +406,7 @@ class JoinGroup(Request[values.JoinGroupResult]):
 
 @dataclass(frozen=True, slots=True)
 class SyncGroup(Request[values.SyncGroupResult]):
-    """Get the member's assignment; the leader passes those of all members.
+    """Get the member's assignment; the leader passes the assignments of all members.
 
     The result is incomplete until the leader has synced: repeat the call (`waits`: see join_group).
     Raises IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError,
@@ -464,8 +464,8 @@ class IsWaiting(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class ListGroups(Question[list[str]]):
-    """Every group with members or offsets that the principal may describe; all of them if it may describe
-    the cluster (KafkaApis.handleListGroupsRequest)."""
+    """Every group with members or offsets that the principal may describe. The right to describe the
+    cluster includes all groups (KafkaApis.handleListGroupsRequest)."""
 
 
 @dataclass(frozen=True, slots=True)

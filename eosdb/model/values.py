@@ -196,7 +196,7 @@ class TransactionState(Enum):
         self.may_expire: Final = self.is_complete or self.name == "EMPTY"
         """No transaction is open or ending (Kafka: isExpirationAllowed)."""
 
-    # Each state is one object, so its identity is a hash; Enum's own hash is a slower Python function.
+    # A state is a single object, so hashing its identity suffices. Enum's own hash is slower.
     __hash__ = object.__hash__
 
     @classmethod

@@ -89,7 +89,7 @@ def module_for(method: str, name: str, refused: type[Exception]) -> Any:
 
 
 def needs_extra(what: str, extra: str, error: ImportError) -> str:
-    """Return an error text: `what` needs the extra, and the command that installs it from the source of
+    """Return an error text: `what` needs the extra, with a command that installs it from the same source as
     this eosdb."""
     return f"{what} needs the extra {extra!r}: {_installs(extra)} ({error})"
 

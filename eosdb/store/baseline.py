@@ -1,8 +1,8 @@
 """The baseline: a second copy of the materialized tables as of an earlier event, from which replay
 starts.
 
-`maintenance.history` advances it: one commit folds events into the baseline and deletes them. An event at
-or before the baseline is kept only while a record refers to its position.
+Housekeeping advances it: one commit folds events into the baseline and deletes them. An event at or before
+the baseline is kept only while a record refers to its position.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ def _names(connection: sqlite3.Connection, table: str) -> list[str]:
 
 
 def _weight(table: str) -> int:
-    """Return the table's factor in the sum of checksums: a row moved to another table changes the sum."""
+    """Return the number by which this table's checksums are multiplied in the sum, so that moving a row to
+    another table changes the sum."""
     return crc32(table.encode())
 
 
@@ -149,7 +150,7 @@ def watch(connection: sqlite3.Connection) -> None:
     them."""
     if connection.execute(_WATCHED).fetchone() is None:
         connection.create_function(_FUNCTION, -1, _RowsSum())
-        # The DELETE trigger then also runs for rows that INSERT OR REPLACE deletes.
+        # This makes INSERT OR REPLACE run the DELETE trigger for the rows that it deletes.
         connection.execute("PRAGMA recursive_triggers=1")
         for table in map(in_baseline, materialized_tables()):
             for change, body in _bodies(connection, table):
@@ -213,7 +214,7 @@ class BaselineFolding:
         return self._unit.executemany(statement.baseline, parameters)
 
     def change_views(self, statement: str) -> None:
-        """Do nothing: the baseline has the rows that describe views, but no views."""
+        """Do nothing: the baseline stores the descriptions of typed views, but has no views."""
 
 
 _EVENTS_WITHOUT_ROWS: Final = """

@@ -1,9 +1,9 @@
 """Reads the journal: events in the order in which they were recorded, and marks of the history.
 
 A program that stores offsets elsewhere keeps a mark with them: the file's id, the newest event's position,
-and a digest of that event. By the mark it checks later that the file still has the same history. A replaced
-file has another id. A restored older copy has no event at that position or, if it has grown since, another
-one. A schema revision that rewrites events would invalidate existing marks.
+and a digest of that event. With the mark it can check later that the file still has the same history. A
+replaced file has another id. A restored older copy has no event at that position or, if it has grown since,
+another one. A schema revision that rewrites events would invalidate existing marks.
 """
 
 from __future__ import annotations

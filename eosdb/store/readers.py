@@ -104,7 +104,7 @@ class Readers:
 
     def go_on(self) -> None:
         self._is_paused = False
-        with contextlib.suppress(RuntimeError):  # It was not paused.
+        with contextlib.suppress(RuntimeError):  # Reading was not paused.
             self._pausing.release()
 
     def _wait_for_others(self, patience_s: float | None) -> bool:
@@ -189,12 +189,12 @@ class Readers:
 
     def _drop(self, connection: sqlite3.Connection) -> None:
         connection.close()
-        with contextlib.suppress(ValueError):  # `_close_all` came first.
+        with contextlib.suppress(ValueError):  # `_close_all` has removed it already.
             self._opened.remove(connection)
 
     def _leave(self, reader: object) -> None:
         self._reading.pop(reader, None)
-        with contextlib.suppress(RuntimeError):  # No thread waits.
+        with contextlib.suppress(RuntimeError):  # The lock is free: no thread waits.
             self._woken.release()
 
 

@@ -39,7 +39,7 @@ def stopped_by_signals(
     stop: Callable[[], object], failed: Callable[[Exception, signal.Signals], object] | None = None
 ) -> Iterator[None]:
     """During the block, call `stop` on SIGTERM and on the first SIGINT, which prints a message. A second
-    SIGINT has its usual effect. In other threads than the main thread, Python allows no handlers.
+    SIGINT has its usual effect. Does nothing outside of the main thread, where Python allows no handlers.
 
     With `failed`: if the block raises after a signal, call `failed` with the error and the signal, and send
     the signal again. Otherwise a program that repeats a failed block would never end."""

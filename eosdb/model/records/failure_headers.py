@@ -30,5 +30,5 @@ def postponed_topic(group_id: str) -> str:
 
 
 def replayed_beyond(metadata: str) -> set[int]:
-    """Return the offsets listed in the metadata. Raises ValueError for other text."""
+    """Parse the offsets in the metadata of a replay group's offset. Raises ValueError for other text."""
     return {int(offset) for offset in metadata.split(",") if offset}

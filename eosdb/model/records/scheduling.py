@@ -1,7 +1,7 @@
 """Scheduled records: how a record is stored in its topic until it is due.
 
-It waits in partition -1, with its due time as its timestamp. An added last header has the partition that
-was chosen when it was sent, and the caller's timestamp.
+The record waits in partition -1, with its due time as its timestamp. An added last header has the partition
+that was chosen when it was sent, and the caller's timestamp.
 """
 
 from __future__ import annotations

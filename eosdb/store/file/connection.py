@@ -98,8 +98,8 @@ def connect_untrusted(path: str) -> sqlite3.Connection:
 
 
 def begin_immediate(connection: sqlite3.Connection, deadline_ns: int) -> None:
-    """Take SQLite's write lock, or raise its sqlite3.Error after the deadline (`real_ns`). The connection
-    has no busy time-out: a signal (Ctrl-C) would have to wait for SQLite's own wait."""
+    """Take SQLite's write lock, or raise its sqlite3.Error after the deadline (`real_ns`). This polls,
+    because a signal (Ctrl-C) could not end SQLite's own wait."""
     pause_ms = 1
     while True:
         try:
@@ -139,12 +139,14 @@ def is_in_wal_mode(connection: sqlite3.Connection, path: str) -> bool:
 
 
 def says_wal(path: str) -> bool:
-    """Whether the header says WAL mode, which a connection without locks does not report. Reads through
+    """Whether the header states WAL mode, which a connection without locks does not report. Reads through
     SQLite's own descriptor, since closing another would drop this process's locks. Raises StorageError if
     the file was replaced."""
     descriptor = descriptor_of(path)
     if descriptor is None:
-        raise StorageError(f"{path} has been replaced while it was looked at; nothing was changed")
+        raise StorageError(
+            f"{path} has just been replaced by another file; nothing was changed, try again"
+        )
     return os.pread(descriptor, 2, FORMAT_AT.start) == WAL_FORMAT
 
 
@@ -178,7 +180,7 @@ def hearing(
         if raised:
             raise raised[0] from error
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
-            raise KeyboardInterrupt from error  # A signal came outside `look`.
+            raise KeyboardInterrupt from error  # A signal interrupted SQLite.
         raise
     finally:
         connection.set_progress_handler(None, 0)

@@ -85,7 +85,7 @@ _BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
         "the file is damaged; restore a backup, and see `eosdb verify`",
     ),
     sqlite3.SQLITE_NOTADB: (CorruptDatabaseError, "the file is not a SQLite database"),
-    # SQLite has this one code for every failure to create -shm. It creates it before it writes anything.
+    # SQLite has one code for every failure to create the -shm file, which it creates before it writes.
     sqlite3.SQLITE_IOERR_SHMOPEN: (
         StorageError,
         "the WAL's index (-shm) cannot be made: the disk is full, or fails; nothing was written, see `df` "
@@ -136,7 +136,7 @@ def is_failed_sync(error: BaseException | None) -> bool:
 
 
 def out_of_memory() -> sqlite3.Error:
-    """Return SQLite's out-of-memory error for the driver's MemoryError: SQLite may have rolled back."""
+    """Return SQLite's out-of-memory error, to replace the driver's MemoryError."""
     error = sqlite3.OperationalError("out of memory")
     error.sqlite_errorcode = sqlite3.SQLITE_NOMEM
     return error
@@ -172,7 +172,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return in_doubt(DatabaseFullError(f"{path}: {_NO_ROOM_FOR_THE_INDEX} (SQLite: {error})"))
     if isinstance(error, sqlite3.OperationalError) and not extended:
-        # The driver raises this for text that is not UTF-8. Its message quotes the text, so it is cut.
+        # The driver raises this for text that is not UTF-8. Its message, which quotes the text, is cut.
         return CorruptDatabaseError(
             f"{path}: a text in the file is damaged; restore a backup, and see `eosdb verify` (SQLite: "
             f"{error!s:.80}…)"
@@ -180,7 +180,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     state = _state_of_file_system(path) if primary in _OF_THE_FILE_SYSTEM else None
     kind, advice = state or _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
     failure = kind(f"{path}: {advice} (SQLite: {error})")
-    # Only for a file that cannot be written does the error have a cause; with read_only=True it has none.
+    # Callers distinguish a file that cannot be written (a cause) from read_only=True (no cause).
     failure.__cause__ = error
     return in_doubt(failure) if primary == sqlite3.SQLITE_IOERR else failure
 

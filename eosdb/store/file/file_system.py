@@ -1,4 +1,4 @@
-"""Checks that the file system can hold a writable file: one kernel must own its shared memory and locks.
+"""Checks that the file system can hold a writable file: all who open the file must share one kernel.
 
 The WAL's index is shared memory. On a network file system every host has its own, so two hosts would
 overwrite each other's pages unnoticed. A file that is itself a mount point has one WAL and set of locks
@@ -52,7 +52,7 @@ def check_local(path: str) -> None:
     points, mount = road.mounts(os.path.dirname(path) or ".")
     if (name := _mounted_name(path, points)) is not None:
         raise mounted_error(name, path)
-    # decisions/0053: another host's use of the file shows in no lock.
+    # decisions/0053: no lock shows that another host uses the file.
     if os.environ.get(ALLOW) == "1":
         return
     if mount is not None and mount.is_shared:

@@ -94,12 +94,13 @@ def check_not_inherited(path: str) -> None:
 
 
 def before() -> None:
-    """decisions/0019: a child would inherit SQLite's record of the locks, but not the locks."""
+    """Before a fork, close every connection (decisions/0019): a child would inherit SQLite's record of its
+    locks, but not the locks."""
     process, me, waited = _process, threading.get_ident(), 0.0
     process.forking.acquire()
     process.depth += 1
     if process.depth > 1:
-        return  # A fork in a signal handler during another: the child cannot use the files still open.
+        return  # A signal handler forks during a fork: the child cannot use files still open.
     process.is_forking = True
     while waited < _PATIENCE_S and set(process.at_work.values()) - {me}:
         _pause.acquire(timeout=_LOOK_AGAIN_S)
@@ -119,7 +120,7 @@ def after_in_parent() -> None:
             process.paused.pop().go_on()
         process.is_forking = False
     process.depth = max(process.depth - 1, 0)
-    with contextlib.suppress(RuntimeError):  # A signal came before `before` had the lock.
+    with contextlib.suppress(RuntimeError):  # `before` was interrupted before it had the lock.
         process.forking.release()
 
 

@@ -221,7 +221,7 @@ class _Waiter:
             locks.unlock(QUEUE)
             self._hand_over(locks)
         except OSError as error:
-            # Only its text: the traceback would keep the descriptor open and locked.
+            # Keep only the error's text: its traceback would keep the descriptor open and locked.
             self._failure = error.strerror or str(error)
         except MemoryError:
             self._failure = _NO_MEMORY

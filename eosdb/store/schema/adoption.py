@@ -118,8 +118,8 @@ def _state(path: str) -> list[tuple[int, int, int] | None]:
 
 def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMutex | None) -> None:
     """Add eosdb's tables in one commit; does nothing if another process has just done so. The caller holds
-    the writer mutex; the files of one that was `made_here` are removed if adoption fails. Raises the errors
-    of `check`, DatabaseFullError, and DatabaseLockedError if another program holds its lock."""
+    the writer mutex; if its files were `made_here`, a failure removes them. Raises the errors of `check`,
+    DatabaseFullError, and DatabaseLockedError if another program holds its lock."""
     with (
         translated(path),
         contextlib.closing(connect(path, busy_timeout_ms)) as connection,
@@ -147,7 +147,7 @@ def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMut
                     if made_here is not None:
                         made_here.remove_files()
             raise
-        # Then a copy made without the -wal also has the tables.
+        # After a checkpoint, a copy made without the -wal also has the tables.
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     new_file.sync_folder(path)
 

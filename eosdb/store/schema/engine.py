@@ -57,7 +57,7 @@ def make_engine(
 
     @event.listens_for(engine, "detach")
     def forget(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
-        with contextlib.suppress(ValueError):  # Another thread was first.
+        with contextlib.suppress(ValueError):  # Another thread has removed it.
             opened.remove((connection, entry))
 
     def close() -> None:

@@ -4,8 +4,7 @@ The id is created with the file and kept as long as its history continues. An ex
 with another history gets a new one. It looks like a Kafka cluster id: 16 random bytes in base64url. It is
 not an event, because replay must not restore it.
 
-In a file of a newer schema, an older program reads only the other columns. So every later schema keeps
-them.
+The other columns say which older programs can open a file of a newer schema. So every schema keeps them.
 """
 
 from __future__ import annotations

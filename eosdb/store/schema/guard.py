@@ -1,8 +1,8 @@
 """Protects eosdb's tables and views from the user's own SQL.
 
-Only eosdb may write them, and use names that start with `eosdb_`: the next rebuild would delete a row that
-no event describes. To find the owner's views and triggers that need eosdb's tables, it compiles statements
-on them: SQLite then reports every table that they use.
+Only eosdb may write them and use names that start with `eosdb_`: the next rebuild would delete a row that
+no event describes. To find the owner's views and triggers that need eosdb's tables, this module compiles
+statements on them: SQLite then reports every table used.
 """
 
 from __future__ import annotations

@@ -60,10 +60,10 @@ def open_file(
     """Make sure that `path` is an eosdb file of the newest schema, in WAL mode.
 
     `at_rest` is for reading only (see `connection.connect`). `adopt` adds eosdb's tables to another
-    application's file; `to_wal` allows this in rollback-journal mode, too, by switching it to WAL mode. A
-    new file is durable afterwards, unless `sync` is False. Raises DatabaseNotFoundError,
-    NotAnEosdbFileError, CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError,
-    ReadOnlyDatabaseError or StorageError, each with the file and the next step.
+    application's file; `to_wal` also switches that file from rollback-journal mode to WAL mode. A new file
+    is durable afterwards, unless `sync` is False. Raises DatabaseNotFoundError, NotAnEosdbFileError,
+    CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError or StorageError,
+    each with the file and the next step.
     """
     check_version(sqlite3.sqlite_version_info)
     with forking.at_work(), system_calls(path):
@@ -468,7 +468,7 @@ def check_known(connection: sqlite3.Connection) -> None:
         needs = file_id.needs(connection)
         release = "" if needs is None else f" to {needs.first_release} or later"
         raise errors.SchemaTooNewError(
-            f"{path} has schema {version}, and this eosdb knows up to {SCHEMA_VERSION}: it reads the "
+            f"{path} has schema {version}, and this eosdb knows up to {SCHEMA_VERSION}: it can read the "
             f"records, but to verify, rebuild or restore the file, upgrade eosdb{release}"
         )
 

@@ -2,7 +2,7 @@
 
 The revisions define the schema. Alembic needs a quarter of a second to run them, so their result for an
 empty file is kept as a script, and a test compares the two. 64-bit integers are declared INT: Spark's JDBC
-reader takes INTEGER for 32 bits. Statements of projections are made for the live tables and the
+reader takes INTEGER for 32 bits. A projection's statement exists twice: for the live tables and for the
 baseline's.
 
 A file is either eosdb's own, recognised by its header, or another application's with eosdb's tables. The

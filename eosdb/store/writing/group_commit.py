@@ -283,7 +283,7 @@ class GroupCommit:
             self._append(request)
 
     def _append(self, request: Request, *, unless_behind_a_block: bool = False) -> bool:
-        """Queue the request. Returns False if it would wait for a block that the caller wants to avoid."""
+        """Queue the request. With `unless_behind_a_block`, returns False if a block is queued."""
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal()
@@ -353,7 +353,7 @@ class GroupCommit:
     # -- leading --------------------------------------------------------------------------------
 
     def _gather(self, own: Request) -> None:
-        """Wait shortly until the threads with recent requests submit more, to share the round."""
+        """Wait briefly for new requests from the threads of the last round."""
         own.prepare_to_wait()
         try:
             with self._lock:

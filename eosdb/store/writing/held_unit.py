@@ -219,7 +219,7 @@ class HeldUnit:
                     self._note(error)
                     raise
         except EosdbError:
-            if not is_committed:  # After the commit, an error of memory is no failure.
+            if not is_committed:  # After the commit, running out of memory is no failure.
                 raise
         return 16_384 + before
 
@@ -349,7 +349,7 @@ class HeldUnit:
         if self._engine is None:
             self._engine = self._make_engine()
         # SQLAlchemy inspects an engine's first connection, then rolls back, which `_let_end` ignores.
-        self.is_ours = True  # So SQLAlchemy may register functions.
+        self.is_ours = True  # SQLAlchemy may register functions.
         try:
             with self._let_end():
                 wrapped = self._engine.connect()

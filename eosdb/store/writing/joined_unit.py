@@ -50,7 +50,7 @@ _TEMPORARY: Final = "SELECT name, tbl_name FROM sqlite_temp_master"
 _TRIAL: Final = "SELECT topic_id, partitions, topic FROM main.topics LIMIT 1"
 FUNCTIONS: Final = ("count", "ifnull", "max")
 """The SQLite functions that eosdb's statements call in such a unit."""
-# If the connection's authorizer ignores a function, it returns NULL or no row, and no error.
+# If the connection's authorizer ignores a function, the result is NULL or no row, without an error.
 _CALLS: Final = "SELECT max(1, 2), ifnull(NULL, 3), count(*), max(column1) FROM (VALUES (4), (5))"
 _CALLED: Final = (2, 3, 2, 5)
 _PRAGMAS: Final = ("application_id", "user_version", "journal_mode")
@@ -110,7 +110,7 @@ class _JoinedUnit(Unit):
 @cache
 def _effect(statement: str) -> tuple[str | None, str | None]:
     """Return the table into which the statement writes one row per row of parameters, and a query for such
-    a row. The query is None for a plain INSERT, which cannot be ignored in part."""
+    a row. The query is None for a plain INSERT, which an authorizer cannot ignore in part."""
     verb, _, rest = statement.partition(" INTO ")
     if verb in ("INSERT", "INSERT OR REPLACE") and _UPSERT.match(statement) is None:
         return rest.split()[0], None
