@@ -105,7 +105,7 @@ def test_times_and_positions_that_are_none_are_wrong_usage(
 def test_a_time_before_the_first_event_is_refused(run: Run, db_path: Path, tmp_path: Path) -> None:
     result = run("restore", str(tmp_path / "then.db"), "--timestamp", "2001-01-01T00:00")
     assert result.exit_code == 1
-    assert "at which the file had no events: its first is of " in result.stderr
+    assert "which is before the first event, at " in result.stderr
     assert not (tmp_path / "then.db").exists()
     assert run("restore", str(tmp_path / "empty.db"), "--position", "0").exit_code == 0
 

@@ -116,7 +116,7 @@ def test_a_file_of_eosdbs_own_is_parted_from_the_tables_that_were_added(
 ) -> None:
     with eosdb.connect(db_path) as db:
         fill(db)
-        with pytest.raises(eosdb.IllegalStateError, match="nothing to extract them from"):
+        with pytest.raises(eosdb.IllegalStateError, match="extracting them would leave nothing"):
             db.extract(new)
         with db.begin() as tx:
             tx.connection.exec_driver_sql("CREATE TABLE own (x)")

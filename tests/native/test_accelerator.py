@@ -108,7 +108,7 @@ def test_a_second_sqlite_in_the_process_is_refused(
     monkeypatch.setattr(accelerator, "_sqlite_file", lambda: str(other))
     accelerator.rows.cache_clear()
     assert works(db_path)
-    assert str(told(db_path)[0]).startswith("Python's SQLite is another than was found")
+    assert str(told(db_path)[0]).startswith("found another SQLite than Python's")
 
 
 def test_a_sqlite_whose_functions_cannot_be_looked_up_is_refused(

@@ -105,7 +105,7 @@ def test_frames_and_tables(db: eosdb.Database) -> None:
     assert table.column_names == ["i", "name"]
     assert table.num_rows == 300
     assert db.query("SELECT 1 AS a WHERE 0").arrow().column_names == ["a"]
-    with pytest.raises(InvalidRequestError, match="column 'a' is no Arrow column"):
+    with pytest.raises(InvalidRequestError, match="column 'a' cannot be an Arrow column"):
         db.query("SELECT 1 AS a UNION ALL SELECT 'x'").arrow()
 
 

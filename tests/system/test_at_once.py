@@ -43,7 +43,7 @@ def test_of_two_that_open_at_once_on_different_roads_not_both_are_let_in(
         return found
 
     monkeypatch.setattr(linux, "_is_locked", slow_look)
-    with pytest.raises(IllegalStateError, match="the two have different locks"):
+    with pytest.raises(IllegalStateError, match="so their locks differ"):
         linux.keep_out_other_road(one, is_portable=is_portable)
 
 

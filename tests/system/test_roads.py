@@ -48,12 +48,12 @@ def said(child: subprocess.Popen[str]) -> list[str]:
         (
             PORTABLE,
             LINUX,
-            "in a program that runs with EOSDB_PORTABLE=1, and this one runs without it",
+            "in a program that runs with EOSDB_PORTABLE=1, but this program runs without it",
         ),
         (
             LINUX,
             PORTABLE,
-            "in a program that runs without EOSDB_PORTABLE=1, and this one runs with it",
+            "in a program that runs without EOSDB_PORTABLE=1, but this program runs with it",
         ),
     ],
 )

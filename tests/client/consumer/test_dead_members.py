@@ -286,7 +286,7 @@ def test_damaged_members_are_damage(process: Open, clock: ManualClock, db_path: 
     with sqlite3.connect(db_path) as file:
         file.execute("UPDATE groups SET members = '[7]'")
     clock.advance(200)
-    with pytest.raises(CorruptDatabaseError, match="groups: a row is not what eosdb writes"):
+    with pytest.raises(CorruptDatabaseError, match="groups: found a row that eosdb never writes"):
         write(db)
     with sqlite3.connect(db_path) as file:
         file.execute("UPDATE groups SET members = '[]'")

@@ -79,7 +79,7 @@ def test_a_lock_file_that_may_not_be_written_is_named_and_not_the_folder(folder:
     own(path)
     Path(f"{path}-lock").chmod(0o444)
     told, _ = said_by_the_service(path)
-    assert told.startswith(f"ReadOnlyDatabaseError {path}-lock may not be written by this user")
+    assert told.startswith(f"ReadOnlyDatabaseError {path}-lock is not writable by this user")
     assert f"--reference={path} {path}-lock" in told
 
 
