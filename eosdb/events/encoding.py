@@ -145,7 +145,7 @@ class Fields:
         self._types = frozenset(product(*[of.json_types for of in forms.values()]))
         self.forms: Final = forms
         self.required: Final = frozenset(forms) - cls._field_defaults.keys()
-        """The fields without default: rows that are not lean always have them."""
+        """The fields without a default, which every row has unless it is lean."""
         self._defaults = {
             name: parsed((forms[name].text or str)(default))
             for name, default in cls._field_defaults.items()
@@ -238,7 +238,7 @@ NAMED: Final[Any] = object()
 _NO_PRODUCER: Final = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 _COMMIT: Final = "COMMIT"
 AGE: Final = "age_ms"
-"""The member with the newest record's timestamp, as its age at the append."""
+"""The JSON member with the newest record's age at the append, in place of its timestamp."""
 
 
 class Lean(NamedTuple):
@@ -316,7 +316,7 @@ class _Form:
         self.name: Final = kind.__name__
         fields, self.first, self.columns = SHAPES[self.name]
         self._since: Final = -1 if since is None else kind._fields.index(since)
-        """The index of the time that is written as an age; -1 if none."""
+        """The index of the timestamp that is stored as an age; -1 if none."""
         names = [AGE if name == since else name for name in fields.names]
         forms = fields.forms.values()
         self._readers: Final = {

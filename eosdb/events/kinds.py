@@ -107,7 +107,7 @@ class LogStartOffsetMoved(NamedTuple):
     size: int
     reason: str
     cleaned_sum: int = 0
-    """The sum (`log.record_sum`) of the records below that compaction had passed."""
+    """The sum (`log.record_sum`) of the records below the new log start that compaction had passed."""
 
 
 class LogCleaned(NamedTuple):
@@ -275,7 +275,7 @@ class ConsumerGroupMember(NamedTuple):
     revoke_by_ms: int
     owner_lock: int
     protocols: tuple[tuple[str, str], ...] = ()
-    """Of a classic member: its assignors with their metadata in base64."""
+    """For a classic member: its assignors, with their metadata in base64."""
 
 
 class ConsumerGroupChanged(NamedTuple):

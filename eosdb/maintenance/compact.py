@@ -30,7 +30,7 @@ from eosdb.store.store import Store
 from eosdb.store.writing.writer import Writer
 
 _PAGES_A_STEP: Final = 256
-"""Less than SQLite's page cache, so the first step does not write yet."""
+"""Less than SQLite's page cache, so that the first step writes nothing."""
 
 
 def compact(core: Core, *, on_progress: Progress | None = None) -> CompactReport:

@@ -33,7 +33,7 @@ from eosdb.system.lock_file import LOCK
 from eosdb.system.road import sync_path
 
 _PARTS: Final = ("", "-wal", "-shm", "-journal", *reversed(LOCKS))
-"""The files of an attempt; the lock goes last, and every attempt has one."""
+"""Suffixes of an attempt's files. The lock, which every attempt has, is removed last."""
 _LOCK_NAME: Final = re.compile(rf".+\.unfinished-[0-9a-f]{{8}}{LOCK}", re.DOTALL)
 
 
@@ -227,7 +227,7 @@ def _appearing(target: str, put: Callable[[str, str], None]) -> Iterator[str]:
 
 
 _EVERYTHING: Final = Authorizer("User:publisher", "User:publisher")
-"""Authorises all topics: every copy is complete."""
+"""Authorises all topics, so that every copy is complete."""
 
 
 def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:

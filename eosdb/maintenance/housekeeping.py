@@ -44,10 +44,10 @@ T = TypeVar("T")
 Steps = Generator[None, None, T]
 """Yields after each step; returns the results."""
 _PAGES_OF_IDS: Final = 10
-"""The pages of producer ids per round: ids with records that are kept for ever are read again and again."""
+"""The most pages of producer ids per round, since every round reads ids with permanent records again."""
 _WITH_RECORDS: Final = "log_end_offset > log_start_offset"
 _READABLE: Final = f"{_WITH_RECORDS} AND partition >= 0"
-"""Partitions with records, but not those in which scheduled ones wait."""
+"""Partitions with records, except the partitions in which scheduled records wait."""
 
 
 class Round:
@@ -300,15 +300,15 @@ _PARTS: Final[tuple[Callable[[Round], Steps[None]], ...]] = (
     Round._trim_history,
     Round._free_pages,
 )
-"""The last parts return the pages that the earlier ones have freed."""
+"""The parts of a round. The last parts return the pages that earlier parts have freed."""
 
 
 _UNIT_MS: Final = 2
 """The target duration of one unit of background housekeeping, for which other writers wait."""
 _UNIT_ON_DEMAND_MS: Final = 20
 _AFTER_A_WRITE_NS: Final = 50_000_000
-"""The time limit of the steps after one write. A program's first write may be its last, so it uses all of
-it."""
+"""The time limit of the steps after one write. After a program's first write, which may be its last, all of
+it is used."""
 _NS_A_ROW: Final = 3_000
 """The cost of deleting a row, so that a program that writes many rows also deletes many."""
 
@@ -434,7 +434,7 @@ EVENTS_PER_UNIT: Final = 60
 _BYTES_PER_UNIT: Final = 256 * 1024
 _MEASURED_PER_UNIT: Final = 5_000
 _UNMEASURED_MAX: Final = 1_000
-"""The most events that a reader measures; a unit measures more, once."""
+"""The most events that a reader measures each time. If there are more, a unit measures them once."""
 _SIZE: Final = (
     "length(kind) + length(CAST(detail AS BLOB)) + ifnull(length(topic), 0) "
     "+ ifnull(length(CAST(transactional_id AS BLOB)), 0) + 32"

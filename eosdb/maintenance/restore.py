@@ -40,7 +40,7 @@ SELECT ifnull(max(position), 0) FROM (
 )
 WHERE timestamp <= ?
 """
-"""The event at the baseline's position may be gone."""
+"""SQL. Includes the baseline, because the event at its position may have been deleted."""
 _TRIGGERS: Final = """
 SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN ('journal', 'records')
 """

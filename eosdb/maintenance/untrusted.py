@@ -54,7 +54,7 @@ class Verdict(Enum):
     SOUND = "sound"
     """Its schema is eosdb's, and its tables follow from the events."""
     DAMAGED = "damaged"
-    """Its schema is eosdb's, and something else differs, or the check met a limit."""
+    """The schema is eosdb's, but something else is wrong, or the check reached a limit."""
     NOT_OURS = "not ours"
     """The schema is not eosdb's: no statement was run on the file's tables."""
 
@@ -63,7 +63,7 @@ class Report(NamedTuple):
     verdict: Verdict
     problems: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
-    """An owner's tables, views, triggers and indexes, which do not touch eosdb's."""
+    """The owner's tables, views, triggers and indexes that do not use eosdb's."""
     events: int = 0
     elapsed_s: float = 0
 

@@ -51,7 +51,7 @@ _SERIAL: Final = f"sequence_round * {SEQUENCE_COUNT} + sequence"
 _COLUMNS: Final = (
     "position", "producer_id", "producer_epoch", "sequence", "is_transactional", "control",
 )  # fmt: skip
-"""The columns that an event determines for each of its rows; `sequence` is the serial."""
+"""The columns that an event determines for each of its rows. `sequence` does not wrap at int32."""
 
 
 class _Row(NamedTuple):
@@ -88,8 +88,7 @@ SELECT sum(wanted = (
     WHERE partition_id = partition AND "offset" >= first AND "offset" < beyond
 )) FROM asked
 """
-"""Counts the batches with the expected rows: by the accelerator, on a connection without Python
-functions."""
+"""SQL that counts the batches with the expected rows, by functions of the accelerator only."""
 _WRITTEN_BY: Final = """
 SELECT producer_id, producer_epoch FROM records
 WHERE partition_id = ? AND "offset" BETWEEN ? AND ? ORDER BY "offset" LIMIT 1

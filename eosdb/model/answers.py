@@ -24,7 +24,7 @@ _REPORT_WIDTH: Final = 80
 _PLACE: Final = "text-align:left"
 _PANDAS: Final = {"INTEGER": "Int64", "BOOLEAN": "boolean", "TIMESTAMP": "datetime64[ms, UTC]"}
 _TIMES: Final = 10**11
-"""Above are times (epoch ms), below durations."""
+"""Numbers above this are times (epoch ms), numbers below it durations (ms)."""
 
 
 class Row(tuple[Any, ...]):

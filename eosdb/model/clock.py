@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 from eosdb.errors import InvalidTimestampError
 
 real_ns: Final = time.perf_counter_ns
-"""Nanoseconds of the machine's own clock, to measure the disk whichever `Clock` is used."""
+"""Nanoseconds of the machine's own clock, to measure the disk even if a ManualClock is used."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64_MAX: Final = 2**63 - 1
 DeliverAt: TypeAlias = int | datetime

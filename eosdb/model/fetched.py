@@ -87,7 +87,7 @@ class Block:
     aborted: Sequence[AbortedTransaction] = ()
     """The aborted transactions, if `read_committed` has not filtered their records."""
     cells: Cells | None = field(default=None, repr=False, compare=False)
-    """The data as the accelerator has read it. With `Want.CELLS` there are no rows then."""
+    """The data as the accelerator has read it. With `Want.CELLS` it replaces the rows."""
     batches: bytearray | None = None
     """The accelerator's output for `Want.BATCHES`, in place of rows. Its checksums are 0, and the last
     records may be missing for lack of space."""

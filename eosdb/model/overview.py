@@ -53,8 +53,8 @@ class GroupPosition(NamedTuple):
     behind: Behind
     """From the position or, without one (-1), from the log start."""
     still_since_ms: int = -1
-    """Since when (epoch ms) nothing was committed here though a record waits; -1 for less than a minute.
-    Known where a reader is expected: for a group with members, and for a relay."""
+    """The time (epoch ms) since which nothing was committed although a record waits; -1 for less than a
+    minute. Only known where a reader is expected: for groups with members, and for relays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +68,8 @@ class GroupFigures:
     positions: tuple[GroupPosition, ...]
     due: tuple[str, ...] = ()
     failed_ms: int = -1
-    """When (epoch ms) the newest of its processors stopped without a commit; -1 if that committed. Only
-    known of a group without members that is behind, or that has committed nothing."""
+    """When (epoch ms) the group's newest processor stopped without a commit; -1 if it had committed. Only
+    known for a group without members that is behind, or has committed nothing."""
 
     @property
     def behind(self) -> Behind:
@@ -94,7 +94,7 @@ class ScheduledFigures(NamedTuple):
     topic: str
     waiting: int
     overdue: int
-    """Those that are due: no program has written, polled, served or kept house since."""
+    """Records that are due, but no program has written, polled, served or run housekeeping since."""
     first_due_ms: int
     """When the first is due (epoch ms)."""
 
@@ -120,9 +120,9 @@ class Overview(Tabular):
     dead_letters: tuple[DeadLetterFigures, ...]
     scheduled: tuple[ScheduledFigures, ...] = ()
     closed_topics: tuple[tuple[str, str, bool], ...] = ()
-    """Topics that refuse writers for their move to Kafka, its address, and whether they have moved."""
+    """Topics closed for a move to Kafka: name, address of the cluster, whether the move is complete."""
     is_read_only: bool = False
-    """Whether the file, by its mode, or its file system is read-only."""
+    """Whether the file's mode or its file system is read-only."""
     disk_free_bytes: int = -1
     """The free space of the file system; -1 if unknown."""
     wal_held_by: str = ""

@@ -268,7 +268,7 @@ class GroupPartition:
     member_id: str | None = None
     client_id: str | None = None
     client_host: str | None = None
-    """The host of a member that connected over the wire."""
+    """The member's host, if it has connected over the wire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

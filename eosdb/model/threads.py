@@ -16,8 +16,8 @@ P = ParamSpec("P")
 
 _LOOKS: Final = 100
 _LOOK_S: Final = 0.05
-"""The number and the length of the waits of `start` for the thread to begin. They are short, because a
-process that was stopped meanwhile has used up only one of them."""
+"""`start` waits so often, and each time so long, for the thread to begin. The waits are short, because a
+process that is stopped meanwhile uses up only one of them."""
 
 
 class Thread(threading.Thread):

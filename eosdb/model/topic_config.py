@@ -153,8 +153,8 @@ _WITHOUT_EFFECT: Final = {
     "segment.ms": _long(604_800_000, 1),
     "unclean.leader.election.enable": _flag(),
 }
-"""Kafka's settings that a file has no use for: checked, stored and shown (decisions/0032), because clients
-that send them could not create topics otherwise. docs/reference/database.md has the same table."""
+"""Kafka's settings without an effect here. They are checked, stored and shown (decisions/0032), so that
+clients which send them can create topics. docs/reference/database.md has the same table."""
 _IN_EFFECT: Final = {
     "cleanup.policy": TopicSetting(
         SettingKind.LIST, "delete", cleanup_policy, "policies", "log_cleanup_policy"

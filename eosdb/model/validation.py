@@ -18,7 +18,7 @@ from eosdb.model.values import Header, TopicPartition
 
 INT16_MAX: Final = 2**15 - 1
 _LONGEST_NAME: Final = 32_767
-"""In bytes of UTF-8: the longest string of Kafka's protocol."""
+"""The length of the longest string in Kafka's protocol, in bytes of UTF-8."""
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 

@@ -57,8 +57,8 @@ TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 PARTITIONS_MAX: Final = 10_000
 """The most partitions of a topic."""
 SCHEDULED: Final = -1
-"""The partition of a topic in which scheduled records wait. It is no place to read from: no listing of
-partitions has it, and clients of the wire have no access."""
+"""The partition of a topic in which scheduled records wait. It cannot be read: no list of partitions
+contains it, and clients of the wire have no access."""
 INTERNAL_TOPICS: Final = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
 """Kafka's internal topics. In eosdb they are tables, and their names are reserved."""
 RELAY_GROUPS: Final = "__eosdb_relay."
@@ -209,7 +209,7 @@ class TransactionState(Enum):
     EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT, DEAD,
     PREPARE_EPOCH_FENCE,
 ) = TransactionState  # fmt: skip
-"""The states: a look-up in the class of an Enum takes ten times as long as a name."""
+"""The states as names of this module: a look-up in an Enum takes ten times as long."""
 _STATES_BY_LABEL: Final = {state.label: state for state in TransactionState}
 
 
@@ -363,7 +363,7 @@ class TransactionDescription:
     transaction_start_time_ms: int
     partitions: frozenset[TopicPartition]
     due: str = ""
-    """The effect of the next write to the file on it, because of time alone; empty if none."""
+    """What the next write to the file will do to it, because time has passed; empty if nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +385,7 @@ class TransactionToken:
     producer_id: int
     producer_epoch: int
     number: int = 0
-    """The number of earlier transactions with this epoch. Under version 1 only: under version 2 each
+    """The number of earlier transactions with this epoch; only under version 1, since under version 2 each
     transaction has an epoch of its own."""
 
 

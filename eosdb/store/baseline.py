@@ -34,7 +34,7 @@ class Baseline(NamedTuple):
     checked_from: int = 1
     """Every event from this position on has a checksum."""
     rows_sum: int = 0
-    """The sum of the rows' checksums in the baseline's tables, which shows a missing or extra row."""
+    """The sum of the checksums of all rows in the baseline's tables, to detect a missing or extra row."""
 
 
 _PROBLEMS: Final = 20

@@ -28,9 +28,9 @@ _AT_ONCE: Final = 100
 _OF_THE_PROCESS: Final = re.compile(
     "hard_heap_limit|soft_heap_limit|temp_store_directory|data_store_directory|fts3_tokenizer", re.I
 )
-"""SQLite settings that affect every connection; the last one takes the address of code."""
+"""SQLite settings that affect every connection. The last one takes the address of machine code."""
 _JOURNAL: Final = "Every event, in one total order."
-"""A table, but documented with the views."""
+"""The description of the journal, a table that is documented with the views."""
 
 
 def info(store: Store) -> dict[str, object]:

@@ -19,7 +19,7 @@ from eosdb.store.file.open_files import OpenFiles
 from eosdb.store.schema.migrate import Opened, check_not_upgraded
 
 _LOOK_AGAIN_S: Final = 0.05
-"""How often a closing thread checks for running readers; normally the last reader wakes it."""
+"""How often a closing thread checks for running readers, in case the last reader does not wake it."""
 
 _TURN_S: Final = 0.25
 
@@ -40,7 +40,7 @@ class Readers:
         self._check_open: Final = check_open
         self._idle: list[sqlite3.Connection] = []
         self._opened: list[sqlite3.Connection] = []
-        """Every connection, also one that an interrupt dropped between two places."""
+        """Every open connection, including one that an interrupt kept out of `_idle` and `_reading`."""
         if opened.reader is not None:
             self._opened.append(opened.reader)
             self._idle.append(_reading_only(opened.reader))

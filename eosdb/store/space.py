@@ -12,7 +12,7 @@ from eosdb.store.writing.unit import Unit
 
 _RESERVE_PAGES: Final = 256
 _RESERVE_SHARE: Final = 8
-"""One page in this many stays free: a file with writes would soon grow again."""
+"""One page in this many stays free, since a file that is written would soon grow again."""
 _PAGES_PER_UNIT: Final = 500
 _INCREMENTAL: Final = 2
 _LOCKS_AT: Final = 2**30

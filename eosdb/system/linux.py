@@ -23,7 +23,7 @@ IS_PORTABLE: Final = False
 LOCK_FILES: Final = ()
 _FLOCK: Final = "hhqqi4x"
 _ROADS: Final = (2, 3)
-"""Bytes on which each opener has a shared lock: openers with this implementation, and with the portable."""
+"""Openers with this implementation have a shared lock on the first byte, portable ones on the second."""
 _OWNERS_AT: Final = 4096
 """Each byte from here on is an owner's lock; locking bytes does not make the file grow."""
 _SHARED_MEMORY: Final = "-shm"

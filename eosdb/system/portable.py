@@ -32,8 +32,7 @@ LOCK_FILES: Final = ("-queue", "-writer")
 OWNER: Final = "-owner-"
 _TRY: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
 _RANGE: Final = struct.Struct("<qq")
-"""An entry of an owner's file for each `hold`: the first number and the count; a count of 0 once it is
-dropped."""
+"""The entry in an owner's file for each `hold`: the first number and the count, which is 0 after `drop`."""
 _SEEN: Final = 1_000
 _MOUNTED: Final = re.compile(
     r"(?P<source>.*) on (?P<point>/.*?) "

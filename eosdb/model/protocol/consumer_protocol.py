@@ -23,8 +23,8 @@ from eosdb.model.values import TopicPartition
 SINK: Final = "__eosdb.sink:"
 """The prefix of the ids of `append_once`."""
 OWNED_BY: Final = "-owned-by-eosdb-"
-"""Separates the user's id from the member's in a processor's id. Nobody chooses it by accident: the next
-write aborts an open transaction with it and without its lock."""
+"""Separates the user's id from the member's in a processor's id. It is unlikely in a user's id, because the
+next write aborts an open transaction of such an id if its lock is not held."""
 EPOCHS: Final = 2**15
 _IDS: Final = 2**46
 
@@ -53,7 +53,7 @@ _VERSION: Final = 3
 """The version read and written. Later versions only append fields, which are ignored."""
 _NO_RACK: Final = struct.pack(">h", -1)
 _JSON: Final = b"{"
-"""The first byte of JSON from older members; as a version number they would be 31,000 or more."""
+"""The first byte of JSON from older members. Read as binary, the version would be at least 31,000."""
 
 
 @dataclass(frozen=True, slots=True)

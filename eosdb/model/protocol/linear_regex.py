@@ -20,8 +20,8 @@ from eosdb.errors import InvalidRegularExpressionError
 _MAX_PROGRAM: Final = 20_000
 """The most steps of a compiled expression."""
 _MAX_WORK: Final = 200_000
-"""The most steps to match one expression with all names. Known steps are remembered, so that usual
-expressions need a few hundred."""
+"""The most steps to match one expression with all names. Since steps are cached, usual expressions need a
+few hundred."""
 _MAX_DEPTH: Final = 100
 _MAX_REPEAT: Final = 1000
 
@@ -71,12 +71,12 @@ _CONTROLS: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": 
 _LETTERS: Final = (1 << 26) - 1
 
 _SET: Final = r"\\(?:[dDwWsS]|[pP](?:[^{]|\{[^}]*\}))"
-"""A backslash that stands for several characters."""
+"""A backslash escape that matches several characters."""
 _ONE: Final = (
     r"(?:[^\\]|\\(?:[afnrtv]|x(?:[0-9a-fA-F]{2}|\{[0-9a-fA-F]{1,6}\})"
     r"|0[0-7]{0,2}|[1-7][0-7]{1,2}|[^a-zA-Z0-9\x80-\U0010ffff]))"
 )
-"""One character, itself or behind a backslash."""
+"""One character, perhaps escaped with a backslash."""
 _ITEM: Final = re.compile(
     rf"\[:(?P<posix>\^?\w*):\]|(?P<set>{_SET})|(?P<low>{_ONE})(?:-(?P<high>{_ONE}|{_SET}))?",
     re.DOTALL,
@@ -91,7 +91,7 @@ _TOKEN: Final = re.compile(
     rf"|(?P<set>{_SET})|(?P<mark>[|)])|(?P<one>(?![\[(]){_ONE})",
     re.DOTALL,
 )
-"""The parts of an expression. Each is tried in one way only, so that parsing takes linear time."""
+"""The tokens of an expression. No token can match in two ways, so parsing takes linear time."""
 
 
 class _Assertion(Enum):
@@ -114,7 +114,7 @@ _ASSERTIONS: Final = {
 _Step = tuple[int | _Assertion | None, tuple[int, ...]]
 """One step of the automaton: its characters or condition (None: nothing), and the next steps."""
 _Build = Callable[[int], int]
-"""Adds a part of an expression before the given step, and returns its first step."""
+"""Adds the steps of a part before the given step, and returns the first of them."""
 
 
 @lru_cache(maxsize=32)

@@ -8,7 +8,7 @@ from typing import Final
 PREFIX: Final = "__eosdb.errors."
 """The prefix of the headers with the origin of a failed record and its error."""
 DUE: Final = f"{PREFIX}due_ms"
-"""The header with the time of the next attempt: `NEVER` in dead letters, but never in retry topics."""
+"""The header with the time of the next attempt. In dead letters, and only there, it is `NEVER`."""
 NEVER: Final = -1
 POSTPONED: Final = "__eosdb.postponed."
 """The prefix of the topics of postponed records."""

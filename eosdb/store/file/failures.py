@@ -25,8 +25,8 @@ from eosdb.errors import (
 from eosdb.system.road import road
 
 _SQLITES: Final = (("-shm", (120,)), ("", (0x40000000, 0x40000001)))
-"""The bytes that SQLite locks to write: in the WAL's index or, without one or with
-`locking_mode=EXCLUSIVE`, in the file."""
+"""The bytes that SQLite locks to write: in the WAL's index (-shm) or, if there is none or with
+`locking_mode=EXCLUSIVE`, in the database file."""
 UNSEEN: Final = "a process that cannot be seen from here, such as another user's"
 _THIS: Final = "this process"
 _OF_ITS_OWN: Final = (

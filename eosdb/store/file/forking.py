@@ -25,8 +25,7 @@ _PATIENCE_S: Final = 5.0
 """The longest a fork waits for running reads and writes."""
 _LOOK_AGAIN_S: Final = 0.005
 _pause: Final = threading.Lock()
-"""A lock that is never released: acquiring it with a time-out is a pause, without a module that reads the
-time."""
+"""A lock that is never released: acquiring it with a time-out is a sleep, so this module needs no clock."""
 _pause.acquire()
 
 
@@ -50,7 +49,7 @@ class _Process:
         self.is_forking = False
         self.forking = threading.RLock()
         self.depth = 0
-        """The forks in progress in its thread: a signal handler may fork amid another fork."""
+        """The number of forks in progress in one thread: a signal handler may fork during a fork."""
         self.inherited: frozenset[tuple[int, int]] = frozenset()
         """Device and inode of the database files that the parent had open in SQLite."""
 

@@ -56,7 +56,7 @@ _HARMLESS: Final = _HEADER | {
     "index_xinfo", "integrity_check", "quick_check", "table_info", "table_list", "table_xinfo",
 }  # fmt: skip
 _last: Final = threading.local()
-"""`name`: the table or setting of this thread's last refusal, which SQLite's error does not name."""
+"""`name` is the table or setting of the last rejection in this thread. SQLite's error does not name it."""
 
 
 @cache
@@ -156,7 +156,7 @@ REFERENCES: Final = (
     'SELECT DISTINCT m.name, f."table" FROM sqlite_master m, pragma_foreign_key_list(m.name) f '
     "WHERE m.type = 'table' ORDER BY 1, 2"
 )
-"""SQL: the foreign keys, by table."""
+"""SQL for the foreign keys: the table, and the table it refers to."""
 _OBJECTS: Final = (
     "SELECT type, name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~' "
     "ORDER BY rowid"

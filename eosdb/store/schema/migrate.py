@@ -42,7 +42,7 @@ class Opened(NamedTuple):
     mutex: WriterMutex | None
     reader: sqlite3.Connection | None
     untrusted: bool = False
-    """Whether it is a file from elsewhere, for which connections are opened with care."""
+    """Whether the file is of unknown origin, so that connections are opened by `connect_untrusted`."""
 
 
 def open_file(
@@ -154,7 +154,7 @@ class Found(NamedTuple):
     is_published: bool
     is_adopted: bool
     needs: file_id.Needs | None = None
-    """The needs of a schema that this program does not know."""
+    """The `Needs` of a schema that this program does not know."""
 
 
 def identify(path: str, busy_timeout_ms: int, *, by_header: bool = False) -> Found | None:

@@ -64,10 +64,10 @@ IDENTITY_TABLE: Final = "eosdb_file"
 """The table with the file id. It is not an event, because it belongs to the file and not to its history."""
 # decisions/0022: the baseline is a copy of the folded tables as of an earlier event; replay starts from it.
 BASELINE_TABLE: Final = "eosdb_baseline"
-"""The table with that event's position. Copies of the folded tables have its name as their prefix."""
+"""The table with the position of the baseline. The copies of the folded tables have this name as prefix."""
 ALEMBICS: Final = "eosdb_alembic_version"
 ALEMBICS_BEFORE_5: Final = f"CREATE TABLE {ALEMBICS} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
-"""The statement of this table in files that were created before schema 5."""
+"""The statement that created this table before schema 5."""
 
 
 class SchemaObject(NamedTuple):

@@ -64,10 +64,10 @@ class Request:
         self.error: BaseException | None = None
         self.done = False
         self.is_left = False
-        """The request is done or interrupted and must not run any more. For a turn: it is over."""
+        """The request is done or interrupted and must not run any more. For a turn: the block has ended."""
         self._wake: threading.Lock | None = None
         self.give_back: Callable[[], object] | None = None
-        """Takes back the thread that was lent during the wait."""
+        """Returns the thread that was lent to the pool during the wait."""
 
     @property
     def is_waiting(self) -> bool:

@@ -161,7 +161,7 @@ class HeldUnit:
         self._wrapped: Connection | None = None
         self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
         self.failure: EosdbError | None = None
-        """The error of the file or its disk in this unit."""
+        """An error of the file or its disk that occurred in this unit."""
         self.is_spoilt = False
         """Whether a statement of the user is still in progress. Only the user can end it, so the next unit
         needs another connection."""

@@ -43,7 +43,7 @@ LAST_POSITION: Final = (
     "SELECT max(ifnull((SELECT max(position) FROM journal), 0), "
     "ifnull((SELECT position FROM eosdb_baseline), 0))"
 )
-"""Includes the baseline's position, the newest one in a file that was restored to the baseline itself."""
+"""SQL. Includes the baseline's position: in a file restored to the baseline itself, no event is newer."""
 _PASSED_MAX: Final = 100
 """After more events of other connections, all memos are dropped."""
 _PASSED: Final = (
@@ -71,7 +71,7 @@ class Memo:
 
     __slots__: tuple[str, ...] = ()
     survives: ClassVar[frozenset[str]] = frozenset()
-    """After events of these kinds only the entries of the partitions that they name are stale."""
+    """Kinds of events after which only the entries of the partitions that they name are stale."""
 
     def forget_partitions(self, ids: set[int]) -> None:
         """Drop the entries of these partitions."""
@@ -156,8 +156,8 @@ class Unit:
         self.untold: Final = untold or Untold()
         """Notices to log when no thread waits for the unit any more."""
         self.careful = True
-        """Whether one part can be rolled back alone. Then each write goes out at once. Otherwise the whole
-        unit runs again."""
+        """Whether each part has a savepoint and writes at once, so it can be rolled back alone. Otherwise
+        the whole unit runs again."""
 
     @property
     def connection(self) -> sqlite3.Connection:
