@@ -135,8 +135,8 @@ def _misplaced(position: int, kind: type[Event], begun: int, last: int) -> Itera
     if position <= begun:
         if kind not in (BatchAppended, MarkerWritten):
             yield (
-                f"journal: position {position} is not behind the baseline ({begun}), and its "
-                f"{kind.__name__} describes no records; expected it to be gone"
+                f"journal: the {kind.__name__} at position {position} is not after the baseline ({begun}) "
+                "and describes no records; expected it to be deleted"
             )
     elif position != last + 1:
         yield f"journal: position {position} follows {last}, expected {last + 1}"

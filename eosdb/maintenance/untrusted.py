@@ -170,16 +170,16 @@ def _not_at_rest(path: str) -> str | None:
     """Return why the file must not be opened (such as a WAL that SQLite would replay), or None."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
-        return "it is no regular file"
+        return "it is not a regular file"
     for suffix in ("-wal", "-journal"):
         if os.path.lexists(path + suffix) and os.lstat(path + suffix).st_size:
             return (
-                f"a {suffix} lies beside it, which SQLite would replay into it; ask for a backup "
-                "(`eosdb backup`), which is one file"
+                f"it has a {suffix} file, which SQLite would replay into it; ask for a backup (`eosdb "
+                "backup`), which is one file"
             )
     with open(path, "rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
-            return "it is no SQLite database"
+            return "it is not a SQLite database"
     return None
 
 
@@ -204,8 +204,8 @@ def _compared(connection: sqlite3.Connection) -> tuple[list[str], list[str], lis
     file = newest.of(connection)
     if file.version != SCHEMA_VERSION:
         return [
-            f"it says that it has schema {file.version}, and this eosdb knows the text of "
-            f"{SCHEMA_VERSION} alone; upgrade a copy of it where it can do no harm, and check that"
+            f"it states schema {file.version}, but this eosdb can check only schema {SCHEMA_VERSION}; "
+            "upgrade a copy of it where it can do no harm, and check that"
         ], [], []  # fmt: skip
     typed: dict[str, str] = {}
     if ("table", "eosdb_json_views") in equal:

@@ -139,7 +139,7 @@ class _Partition:
             found = checksum.between(connection, self.partition_id, start, clean)
             if found != self.cleaned_sum:
                 yield (
-                    f"{where} offsets {start} to {clean - 1}: what compaction has left has the sum "
+                    f"{where} offsets {start} to {clean - 1}: the records left by compaction have the sum "
                     f"{found}, expected {self.cleaned_sum}; a record has been altered, added or deleted"
                 )
 
@@ -172,7 +172,7 @@ class RecordCheck:
             event = self._whole(row) if isinstance(row, Lean) else row
         except (KeyError, TypeError, ValueError) as error:
             self.problems.append(
-                f"journal: position {position} says too little of its records ({error!r})"
+                f"journal: the event at position {position} lacks fields of its records ({error!r})"
             )
             return
         if position > self._baseline:
@@ -291,8 +291,8 @@ class RecordCheck:
             self.problems.append(f"{where}: {len(rows)} rows are stored, expected {expected}")
         elif not rows and position <= self._baseline:
             self.problems.append(
-                f"journal: position {position} is not behind the baseline ({self._baseline}), and no "
-                "record of it is stored; expected it to be gone"
+                f"journal: the event at position {position} is not after the baseline ({self._baseline}), "
+                "and no record of it is stored; expected it to be deleted"
             )
         is_old = isinstance(event, BatchAppended) and not event.has_checksums
         is_old |= isinstance(event, MarkerWritten) and not self._is_checked(event)
@@ -405,7 +405,7 @@ def verified(store: Store, clock: Clock, on_progress: Progress | None) -> Verify
                 report(last, last)
             except (TypeError, ValueError) as error:
                 events, problems = 0, of_the_file()
-                problems.append(f"the events cannot be compared with what is left ({error!r})")
+                problems.append(f"the events cannot be compared with the stored rows ({error!r})")
         return events, problems
 
     start = clock.monotonic_ms()

@@ -42,7 +42,7 @@ class Want(Enum):
 
     SHOWN = "the data, with the columns that consumers get", True
     DATA = "the data, with all columns, and headers as they are stored", True
-    CELLS = "the same, left in the form in which the accelerator made it, if it did", True
+    CELLS = "the same, in the accelerator's form if it was used", True
     STORED = "all records, also markers and aborted data, with all columns", False
     BATCHES = "the same as Kafka's record batches, if the accelerator makes them", False
 

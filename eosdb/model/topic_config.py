@@ -208,8 +208,8 @@ class TopicConfig:
             return f"the topic has moved to {self.moved_to}; let the program connect there"
         if self.moving_to:
             return (
-                f"the topic is being moved to {self.moving_to}, and takes no records here until that is "
-                "done or taken back; let the program connect there then"
+                f"the topic is being moved to {self.moving_to}, and accepts no records until the move is "
+                "complete or cancelled; let the program connect there then"
             )
         return ""
 

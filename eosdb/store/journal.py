@@ -150,7 +150,7 @@ def departure(connection: sqlite3.Connection, known_mark: str) -> str | None:
         return f"this is an older copy of the file: it ends with event {last}, not {position}"
     found = _event(connection, position)
     if found not in (digest, None):
-        return f"this was an older copy of the file: it has another event {position} now"
+        return f"this is an older copy of the file, written since: it has another event {position}"
     return None
 
 

@@ -143,8 +143,8 @@ def refusals(path: str) -> Iterator[None]:
 
 
 _ONLY_READS: Final = (
-    "the statement would write or attach a file; a query only reads. Tables of your own are written with "
-    "db.engine, db.begin() or any SQLite client"
+    "the statement would write or attach a file; a query only reads. Write your own tables with db.engine, "
+    "db.begin() or any SQLite client"
 )
 _REFUSED: Final = (
     sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_CONSTRAINT,

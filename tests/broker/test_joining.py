@@ -120,7 +120,7 @@ def test_a_transaction_that_has_read_an_older_state_is_told_to_begin_anew(
     own.execute("SELECT * FROM shop").fetchall()
     with eosdb.connect(path) as db, db.producer() as producer:
         producer.send("orders", "other").result()
-    with pytest.raises(DatabaseLockedError, match=r"has read before .* BEGIN IMMEDIATE"):
+    with pytest.raises(DatabaseLockedError, match=r"has written since .* BEGIN IMMEDIATE"):
         eosdb.join(own).publish("orders", "x")
     own.rollback()
     assert stored(path) == ([], ["other"])

@@ -322,7 +322,9 @@ def test_what_is_not_as_eosdb_writes_it_is_damage_and_no_error_of_python(
     assert connection.execute(f"UPDATE {change}").rowcount
     connection.close()
     with (
-        pytest.raises(CorruptDatabaseError, match=f"{change.split()[0]}: found a row that eosdb never"),
+        pytest.raises(
+            CorruptDatabaseError, match=f"{change.split()[0]}: found a row that eosdb never"
+        ),
         eosdb.connect(path, read_only=True) as db,
     ):
         NOT_AS_WRITTEN[change](db)

@@ -73,14 +73,16 @@ def test_a_record_that_compaction_has_left_and_is_gone(path: Path) -> None:
     sizes, sums = problems(path)
     assert sizes == "records: c-0: 8 bytes are stored, expected 32"
     assert sums.startswith(
-        "records: c-0 offsets 0 to 11: what compaction has left has the sum 0, expected"
+        "records: c-0 offsets 0 to 11: the records left by compaction have the sum 0, expected"
     )
 
 
 def test_a_record_that_compaction_has_removed_and_is_there_again(path: Path) -> None:
     with changing(path) as connection:
         put(connection, 7, like=8)
-    assert any("what compaction has left has the sum" in problem for problem in problems(path))
+    assert any(
+        "the records left by compaction have the sum" in problem for problem in problems(path)
+    )
 
 
 def test_records_of_one_size_and_content_exchanged_for_others(path: Path) -> None:
@@ -94,7 +96,7 @@ def test_records_of_one_size_and_content_exchanged_for_others(path: Path) -> Non
             for offset in there:
                 connection.execute('DELETE FROM records WHERE "offset" = ?', (offset,))
             connection.execute("COMMIT")
-        assert any("what compaction has left" in problem for problem in problems(path)), there
+        assert any("the records left by compaction" in problem for problem in problems(path)), there
 
 
 def test_the_sum_is_of_sets_and_no_two_sets_have_the_same() -> None:
@@ -120,7 +122,7 @@ def test_what_was_missing_stays_missing_when_compaction_passes_again(
             db.producer().send("c", b"more", key=b"k3").result()
             clock.advance(10)
             db.housekeeping()
-    assert any("what compaction has left" in problem for problem in problems(path))
+    assert any("the records left by compaction" in problem for problem in problems(path))
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -187,4 +189,4 @@ def test_a_file_of_an_earlier_schema_has_the_sum_from_its_next_pass_on(
         assert sum_ is not None
     with sqlite3.connect(path, isolation_level=None) as connection:
         connection.execute('DELETE FROM records WHERE "offset" = 9')
-    assert any("what compaction has left" in problem for problem in problems(path))
+    assert any("the records left by compaction" in problem for problem in problems(path))

@@ -74,7 +74,9 @@ def test_an_altered_row_that_an_event_has_written_over(
     with opened(path, clock) as db:
         ((position,),) = db.query("SELECT position FROM eosdb_baseline").rows
         for make in (db.rebuild, lambda: db.restore_to(tmp_path / "earlier.db", position)):
-            with pytest.raises(CorruptDatabaseError, match="the baseline is damaged, so it was not used"):
+            with pytest.raises(
+                CorruptDatabaseError, match="the baseline is damaged, so it was not used"
+            ):
                 make()
         assert not (tmp_path / "earlier.db").exists()
 

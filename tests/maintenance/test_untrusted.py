@@ -113,7 +113,7 @@ def test_a_file_of_an_earlier_schema_is_not_looked_into_until_it_has_been_upgrad
     shutil.copy(Path(__file__).parent.parent / "data" / f"schema_{revision:04}.db", path)
     report = check(str(path))
     assert report.verdict is Verdict.NOT_OURS
-    assert f"it says that it has schema {revision}" in report.problems[0]
+    assert f"it states schema {revision}" in report.problems[0]
     eosdb.connect(path).close()
     assert check(str(path)).verdict is Verdict.SOUND
 

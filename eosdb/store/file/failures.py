@@ -27,7 +27,7 @@ from eosdb.system.road import road
 _SQLITES: Final = (("-shm", (120,)), ("", (0x40000000, 0x40000001)))
 """The bytes that SQLite locks to write: in the WAL's index (-shm) or, if there is none or with
 `locking_mode=EXCLUSIVE`, in the database file."""
-UNSEEN: Final = "a process that cannot be seen from here, such as another user's"
+UNSEEN: Final = "a process that the system does not show, such as another user's"
 _THIS: Final = "this process"
 _OF_ITS_OWN: Final = (
     " on a connection that is perhaps of this very thread (eosdb.join publishes in its transaction)"
@@ -71,7 +71,7 @@ _BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
     ),
     sqlite3.SQLITE_FULL: (
         DatabaseFullError,
-        "the disk is full, or takes no more; nothing was written, make room and try again",
+        "the disk is full, or a limit of space is reached; nothing was written, make room and try again",
     ),
     sqlite3.SQLITE_READONLY: (ReadOnlyDatabaseError, "the file may not be written"),
     sqlite3.SQLITE_NOMEM: (
@@ -88,8 +88,8 @@ _BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
     # SQLite has one code for every failure to create the -shm file, which it creates before it writes.
     sqlite3.SQLITE_IOERR_SHMOPEN: (
         StorageError,
-        "the WAL's index (-shm) cannot be made: the disk is full, or fails; nothing was written, see `df` "
-        "and the system's log (`dmesg`), make room and try again",
+        "the WAL's index (-shm) cannot be created: the disk is full, or fails; nothing was written. See "
+        "`df` and the system's log (`dmesg`), make room and try again",
     ),
     sqlite3.SQLITE_IOERR: (
         StorageError,
@@ -160,9 +160,9 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     if extended == sqlite3.SQLITE_ERROR and "no such table" in str(error):
         # Only eosdb's own statements are translated here, so a table of eosdb's is missing.
         return StorageError(
-            f"{path}: eosdb's tables, or some of them, are missing: `eosdb inspect extract` has moved "
-            "them to a file of their own, which is the one to open, or another program has dropped them; "
-            f"nothing was written (SQLite: {error})"
+            f"{path}: tables of eosdb's are missing, so nothing was written. If `eosdb inspect extract` "
+            "has moved them to a new file, open that; if another program has dropped them, restore a "
+            f"backup (SQLite: {error})"
         )
     primary = sqlite3.SQLITE_FULL if extended in _FULL_EXTENDED else extended & 0xFF
     if primary == sqlite3.SQLITE_BUSY:
@@ -208,13 +208,13 @@ def _state_of_file_system(path: str) -> tuple[type[EosdbError], str] | None:
         return None
     if status.f_flag & os.ST_RDONLY or _refuses_writers(f"{path}-lock"):
         return ReadOnlyDatabaseError, (
-            "its file system is read-only, maybe since an error of the disk; nothing was written. "
-            "Make it writable again, or open the file with read_only=True"
+            "its file system is read-only, perhaps since a disk error; nothing was written. Make it "
+            "writable again, or open the file with read_only=True"
         )
     if status.f_files and not status.f_favail:
         return DatabaseFullError, (
-            "its file system has no inode left (`df -i`), so no file can be made; nothing was written, "
-            "remove some and try again"
+            "its file system has no inode left (`df -i`), so no file can be created; nothing was written, "
+            "remove some files and try again"
         )
     return None
 

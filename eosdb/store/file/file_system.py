@@ -39,9 +39,9 @@ def _mounted_name(path: str, points: Collection[str]) -> str | None:
 def mounted_error(name: str, path: str) -> StorageError:
     folder, file = os.path.split(path)
     return StorageError(
-        f"{name} is a mount point (`docker run -v FILE:{name}`, `mount --bind`). What SQLite keeps beside "
-        f"{file} ({', '.join(file + suffix for suffix in BESIDE)}) is then not that of the same file "
-        "elsewhere: what is acknowledged here would be lost there. Mount the folder that holds the file "
+        f"{name} is a mount point (`docker run -v FILE:{name}`, `mount --bind`). So the files that SQLite "
+        f"keeps beside {file} ({', '.join(file + suffix for suffix in BESIDE)}) are not those of its "
+        "original folder, and commits made here would be lost there. Mount the folder that holds the file "
         f"instead, such as `-v FOLDER:{folder}`"
     )
 

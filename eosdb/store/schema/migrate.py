@@ -490,8 +490,8 @@ def _check_version(path: str, file: Found | None, because: str) -> None:
         error = errors.SchemaTooNewError(_too_new(path, version, file.needs))
     elif version < SCHEMA_VERSION:
         error = errors.SchemaOutOfDateError(
-            f"{path} has schema {version}, this eosdb writes {SCHEMA_VERSION} and {because} keeps it "
-            "from being upgraded; run `eosdb migrate` (after a backup) or open it with migrate=True"
+            f"{path} has schema {version}, this eosdb writes {SCHEMA_VERSION}, and {because} prevents the "
+            "upgrade; run `eosdb migrate` (after a backup) or open it with migrate=True"
         )
     else:
         return

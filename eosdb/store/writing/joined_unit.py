@@ -61,17 +61,17 @@ _REPLACED: Final = (
     f"AND name IN ({', '.join('?' * len(FUNCTIONS))})"
 )
 _IGNORED: Final = (
-    "what eosdb does is ignored on this connection, or changed ({what}), by its authorizer or by a trigger "
-    "of yours; nothing was published. Use a connection without it"
+    "this connection's authorizer, or a trigger of yours, ignores or changes a statement of eosdb's "
+    "({what}); nothing was published. Use a connection without it"
 )
 _NONE_OPEN: Final = (
-    "no transaction is open on this connection, so what you write and what you publish could not be one "
+    "no transaction is open on this connection, so your writes and the published records could not share a "
     "commit; begin one: transaction.atomic() in Django, session.begin() in SQLAlchemy, "
     '`with connection:` or connection.execute("BEGIN IMMEDIATE") in sqlite3'
 )
 _STALE: Final = (
-    "this transaction has read before another one has written, and SQLite does not let it write any more; "
-    "nothing was published. Roll it back and run it again; to wait instead, begin transactions that write "
+    "another transaction has written since this one first read, so SQLite does not let it write; nothing "
+    "was published. Roll it back and run it again; to wait instead, begin transactions that write "
     'with BEGIN IMMEDIATE (in Django "OPTIONS": {"transaction_mode": "IMMEDIATE"})'
 )
 

@@ -184,7 +184,7 @@ def test_a_reader_that_is_not_found_has_ended_or_cannot_be_seen(
     )
     untold.tell()
     assert len(caplog.messages) == warnings
-    assert all("a process that cannot be seen from here" in said for said in caplog.messages)
+    assert all("a process that the system does not show" in said for said in caplog.messages)
 
 
 def test_nobody_waits_for_a_reader_that_stands_still(db: eosdb.Database) -> None:
