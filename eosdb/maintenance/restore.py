@@ -153,8 +153,8 @@ def _cut_after(
 
 
 class _Since(NamedTuple):
-    """The limits of the records that a partition has lost since the restored position: below the log start
-    all, below `clean_offset` those that compaction removed (-1: none)."""
+    """Where a partition has lost records since the restored position: all below the log start, and those
+    that compaction removed below `clean_offset` (-1: none)."""
 
     log_start_offset: int = 2**63 - 1
     clean_offset: int = -1
