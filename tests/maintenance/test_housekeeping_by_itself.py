@@ -199,7 +199,7 @@ def test_a_failing_step_is_logged_and_left_to_the_next_round(
         for i in range(100):
             assert db.producer().send("new", b"v").result().offset == i
     assert [record.message for record in caplog.records] == [
-        f"{db.path}: housekeeping goes on later: the disk is in a bad mood"
+        f"{db.path}: housekeeping failed, and continues later: the disk is in a bad mood"
     ]
     assert rows(db) == MANY
     clock.advance(HOUR_MS)

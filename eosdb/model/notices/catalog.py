@@ -76,8 +76,8 @@ REBALANCED: Final = Notice(
 )  # fmt: skip
 MEMBERSHIP_LOST: Final = Notice(
     CONSUMER, WARNING, "membership_lost", ("group_id", "member_id", "generation_id", "error"),
-    "group %(group_id)s: member %(member_id)s is out of generation %(generation_id)d, and joins again: "
-    "%(error_text)s",
+    "group %(group_id)s: member %(member_id)s was removed from generation %(generation_id)d, and joins "
+    "again: %(error_text)s",
     "the group has rebalanced without this member, whose partitions may be assigned to others; it rejoins",
 )  # fmt: skip
 POLLED_TOO_LATE: Final = Notice(
@@ -108,7 +108,7 @@ PRODUCER_FENCED: Final = Notice(
 )  # fmt: skip
 CALLBACK_FAILED: Final = Notice(
     PRODUCER, ERROR, "callback_failed", (), "a delivery callback has raised",
-    "a delivery callback has raised, with its traceback; the producer carries on",
+    "a delivery callback has raised, with its traceback; the producer goes on",
 )  # fmt: skip
 SINGLE_SENDS: Final = Notice(
     PRODUCER, WARNING, "single_sends", ("records",),
@@ -147,8 +147,8 @@ RECOVERED: Final = Notice(
 )  # fmt: skip
 MEMBER_REMOVED: Final = Notice(
     GROUPS, INFO, "member_removed", ("group_id", "member_id", "reason"),
-    "group %(group_id)s: member %(member_id)s is out: %(cause)s",
-    "a member is out of its group; `reason` is `session_ended`, `process_died` or `did_not_rejoin`",
+    "group %(group_id)s: member %(member_id)s was removed: %(cause)s",
+    "a member was removed from its group; `reason` is `session_ended`, `process_died` or `did_not_rejoin`",
 )  # fmt: skip
 SLOW_COMMIT: Final = Notice(
     STORE, WARNING, "slow_commit",
@@ -182,7 +182,7 @@ WAL_GROWS: Final = Notice(
 WAL_NOT_COPIED: Final = Notice(
     STORE, WARNING, "wal_grows", ("file", "wal_bytes"),
     "%(file)s: %(wal_mib)d MiB of the WAL are not in the file, and external_checkpoints leaves that to "
-    "another program. Start it (Litestream, say), or open the file without that setting",
+    "another program. Start it (such as Litestream), or open the file without that setting",
     "with `external_checkpoints`: no program has copied the WAL into the file, and it has reached 64 MiB; "
     "again whenever it has doubled",
 )  # fmt: skip
@@ -200,19 +200,19 @@ OLD_RECORDS: Final = Notice(
     LOG, WARNING, "old_records", ("topic", "retention_ms"),
     "topic %(topic)s: records arrive that are %(age_days).1f days old by their timestamps, and "
     "retention.ms=%(retention_ms)d keeps them for %(retention_days).1f days only, so the next housekeeping "
-    "deletes them unless younger ones lie before them. If the timestamps are event times, set "
+    "deletes them unless younger records precede them. If the timestamps are event times, set "
     "retention.ms=-1 for the topic (`eosdb topics alter %(topic)s --config retention.ms=-1`).",
     "records arrive that are older than the topic's retention; once for each topic",
 )  # fmt: skip
 SCHEDULED_LOST: Final = Notice(
     LOG, ERROR, "scheduled_lost", ("topic", "offsets"),
-    "topic %(topic)s: the scheduled records at offsets %(offsets)s of partition -1 are damaged or gone, so "
-    "they were not delivered; `eosdb verify` shows what else is damaged, and a backup has them",
+    "topic %(topic)s: the scheduled records at offsets %(offsets)s of partition -1 are damaged or missing, "
+    "so they were not delivered; `eosdb verify` shows what else is damaged. Restore a backup that has them",
     "scheduled records are due whose rows are damaged or missing",
 )  # fmt: skip
 SCHEDULED_DROPPED: Final = Notice(
     LOG, WARNING, "scheduled_dropped", ("topic", "records"),
-    "topic %(topic)s is deleted, and with it %(records)d scheduled records that were not due yet",
+    "topic %(topic)s is deleted, together with %(records)d scheduled records that were not due yet",
     "a topic with scheduled records is deleted",
 )  # fmt: skip
 HOUSEKEPT: Final = Notice(
@@ -224,7 +224,7 @@ HOUSEKEPT: Final = Notice(
 )  # fmt: skip
 HOUSEKEEPING_LATER: Final = Notice(
     HOUSEKEEPING, WARNING, "housekeeping_later", ("file", "error"),
-    "%(file)s: housekeeping goes on later: %(cause)s",
+    "%(file)s: housekeeping failed, and continues later: %(cause)s",
     "a round of housekeeping has failed; the next round continues",
 )  # fmt: skip
 
@@ -308,8 +308,8 @@ RELAY_WAITS: Final = Notice(
 )  # fmt: skip
 RELAY_GAP: Final = Notice(
     RELAY, WARNING, "relay_gap", ("relay", "topic", "partition", "offset"),
-    "relay %(relay)s: %(topic)s-%(partition)d: went on at offset %(offset)d instead of "
-    "%(relayed_offset)d, as on_gap says",
+    "relay %(relay)s: %(topic)s-%(partition)d: continued at offset %(offset)d instead of "
+    "%(relayed_offset)d, as on_gap allows",
     "the source has deleted the next records, or a topic was recreated, and `on_gap` lets the relay "
     "continue at `offset`",
 )  # fmt: skip

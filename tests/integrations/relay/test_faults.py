@@ -125,7 +125,7 @@ def test_records_that_are_gone_before_they_were_relayed_stop_it(way: Way) -> Non
         way.run()
     said: list[str] = []
     assert way.run(on_gap="earliest", notify=said.append).records == 8
-    assert "went on at offset 8 instead of 6" in said[0]
+    assert "continued at offset 8 instead of 6" in said[0]
     assert len(values(way.db)) == 18
 
 
