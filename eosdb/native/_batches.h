@@ -1,11 +1,11 @@
 /* Rows of `records` as Kafka's record batches: eosdb_batches(the arguments of eosdb_rows). Part of _rows.c.
 
-The bytes are those that eosdb/wire/batches.py makes of the same rows, without the checksums of the batches. */
+eosdb/wire/batches.py makes the same bytes from the same rows, but also the checksums of the batches. */
 
 #define BASE64 "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 enum { HEAD = 61, BEFORE_LENGTH = 12, MAGIC = 2, APPENDED = 8, TRANSACTIONAL = 16, CONTROLS = 32 };
 static const byte ZEROS[HEAD], MARKER_KEYS[2][4] = {{0, 0, 0, 1}, {0, 0, 0, 0}}; /* COMMIT and ABORT. */
-static _Thread_local collected *reading; /* By this thread, with `batches`. */
+static _Thread_local collected *reading; /* Set while this thread runs `batches`. */
 
 static byte *varint(byte *to, i64 number)
 {
@@ -15,7 +15,7 @@ static byte *varint(byte *to, i64 number)
     return to;
 }
 
-/* Write the header of the batch whose records are there. */
+/* Write the header of the last batch, after its records. */
 static void end_batch(const collected *c)
 {
     const numbers *n = &c->first;
@@ -29,13 +29,12 @@ static void end_batch(const collected *c)
         for (int left = fields[i].size; left-- > 0;) *to++ = (byte)(fields[i].number >> 8 * left);
 }
 
-/* Write headers as they are sent, from the text that is stored (eosdb/log/batch.py: headers_text): at most twice
-its length, which is the same without NULs. The end of what was written, or NULL for any other text than that, and
-for one with escapes. */
+/* Convert headers from the stored text (eosdb/log/batch.py: headers_text) to bytes as sent: at most twice its
+length. Returns the end of the bytes. Returns NULL for a text with NULs or escapes, or in another form. */
 static byte *sent_headers(byte *to, const char *at, i64 length, i64 *count)
 {
     if ((i64)strlen(at) != length || length == 0) return NULL;
-    for (const char *c = at; *c; c++) if ((signed char)*c < 32 || *c == '\\') return NULL; /* Or not of ASCII. */
+    for (const char *c = at; *c; c++) if ((signed char)*c < 32 || *c == '\\') return NULL; /* Also not ASCII. */
     for (*count = 0; *at == (*count > 0 ? ',' : '['); ++*count) {
         const char *name = at + 3, *end = strncmp(at + 1, "[\"", 2) == 0 ? strchr(name, '"') : NULL;
         if (end == NULL || end[1] != ',') return NULL;
@@ -65,7 +64,7 @@ static byte *sent_headers(byte *to, const char *at, i64 length, i64 *count)
     return *count > 0 && strcmp(at, "]") == 0 ? to : NULL;
 }
 
-/* Whether the row is as expected; if so it is in a batch, unless there is no room for it behind others. */
+/* Add the row to a batch. Returns 0 for an unusual row, and if there is no room for another one. */
 static int collect_record(collected *c, int argc, value **cells)
 {
     numbers n = {0};
@@ -77,7 +76,7 @@ static int collect_record(collected *c, int argc, value **cells)
         p[KEY] = (part){MARKER_KEYS[is_abort], 4}, p[VALUE] = (part){ZEROS, 6};
         n.type = 0, n.transactional = 1, n.sequence = -1;
     }
-    /* What is the same in all records of a batch. */
+    /* The values that all records of a batch share. */
     i64 kind[KINDS] = {n.producer, n.epoch, n.transactional, n.type, n.type ? n.timestamp : 0,
                        n.sequence < 0 ? 0 : n.sequence - n.offset, is_control ? n.offset + 1 : 0};
     int begins = c->rows == 0 || memcmp(kind, c->kind, sizeof kind) != 0;
@@ -115,8 +114,8 @@ static void batches_step(context *to, int argc, value **cells)
 
 static void batches_final(context *to) {}
 
-/* batches(run): what a statement with eosdb_batches, which run() executes, has read, or None if it met an unusual
-row. The caller's errors are the caller's: run() returns None. */
+/* batches(run): call run(), which executes a statement with eosdb_batches, and return the batches, or None after an
+unusual row. run() handles its own errors, and returns None. */
 static PyObject *batches(PyObject *self, PyObject *run)
 {
     collected c = {0}, *before = reading;

@@ -1,10 +1,10 @@
 /* Rows of `records` without Python in between: read into one buffer, written from a prepared batch.
 
-Nothing here has the last word: what is unusual is an SQL error or a Python exception that reaches no user,
-because `eosdb.log` then does the same in Python (decisions/0060).
+An unusual row raises an SQL error or a Python exception. No user sees it, because `eosdb.log` then does the same
+work in Python (decisions/0060).
 
-SQLite is the one that Python's own `sqlite3` uses: its functions are looked up where they are loaded already,
-and it hands us its connections itself, so no header of it and no layout of Python's is needed. */
+This module uses the SQLite library that Python's `sqlite3` has loaded, and looks its functions up there. SQLite
+passes new connections to this module. So it needs neither SQLite's headers nor Python's internal structures. */
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -27,7 +27,7 @@ typedef void (*step)(context *, int, value **), (*final)(context *), (*release)(
 
 enum { OK = 0, ERROR = 1, NOMEM = 7, INTEGER = 1, TEXT = 3, BLOB = 4, NULL_ = 5, UTF8 = 1, DIRECT_ONLY = 0x80000 };
 #define COPIED ((release)(intptr_t)-1) /* SQLITE_TRANSIENT */
-#define KEPT ((release)0) /* SQLITE_STATIC: what the pointer leads to outlives the statement. */
+#define KEPT ((release)0) /* SQLITE_STATIC: the memory outlives the statement. */
 #define FUNCTIONS(F) \
     F(int, auto_extension, (void (*)(void))) F(int, cancel_auto_extension, (void (*)(void))) \
     F(int, create_function_v2, (sqlite3 *, const char *, int, int, void *, step, step, final, release)) \
@@ -63,7 +63,7 @@ static i64 adler32(part of)
 {
     uint32_t a = 1, b = 0;
     for (i64 left = of.length; left > 0;) {
-        i64 some = left < 5552 ? left : 5552; /* The most whose sums fit into 32 bits. */
+        i64 some = left < 5552 ? left : 5552; /* The most bytes whose sums fit into 32 bits. */
         for (left -= some; some >= 32; some -= 32, of.at += 32) {
             uint32_t sum = 0, weighted = 0;
             for (uint32_t i = 0; i < 32; i++) {
@@ -113,13 +113,13 @@ static i64 others(const numbers *n, int control)
 
 /* -- reading: eosdb_rows(key, value, headers, control, checksum, room, start, end, numbers ...) --------------- */
 
-/* What the buffer has of each row, in front of its key, value and headers. */
+/* The numbers of a row in the buffer, which precede its key, value and headers. */
 typedef struct { i64 offset, timestamp, type, producer, epoch, sequence, lengths[PARTS]; } row;
-enum { SHOWN = 6, KINDS = 7, SMALL = 256 }; /* The numbers that the result has; for the lengths it has ends. */
+enum { SHOWN = 6, KINDS = 7, SMALL = 256 }; /* SHOWN: how many numbers the result has. */
 typedef struct {
     byte *buffer;
     i64 rows, used, size, next, end, sizes[PARTS];
-    i64 batch, latest, kind[KINDS]; /* _batches.h: where the last batch begins, its latest time, what it has alone. */
+    i64 batch, latest, kind[KINDS]; /* For _batches.h: start, latest time and kind of the last batch. */
     numbers first;
     int is_control, is_full;
 } collected;
@@ -152,11 +152,11 @@ static int has_place(collected *c, i64 more)
 
 static void add(collected *c, part of)
 {
-    if (of.length > 0) memmove(c->buffer + c->used, of.at, (size_t)of.length); /* It may be from its end. */
+    if (of.length > 0) memmove(c->buffer + c->used, of.at, (size_t)of.length); /* The part may lie at the buffer's end. */
     if (of.length > 0) c->used += of.length;
 }
 
-/* Whether the row is the next one, as it was written, and there is memory for it; then its numbers and parts. */
+/* Whether the row is the next one, has a right checksum, and fits into memory. Returns its numbers and parts. */
 static int is_usual(collected *c, int argc, value **cells, numbers *n, part parts[PARTS], part *control)
 {
     for (int i = FIRST; i < argc; i++) {
@@ -186,7 +186,7 @@ static int is_usual(collected *c, int argc, value **cells, numbers *n, part part
     return has_place(c, SMALL + size + (parts[HEADERS].length > 0 ? parts[HEADERS].length : 0));
 }
 
-/* Whether the row is as expected; if so it has been collected. */
+/* Add the row to the buffer. Returns 0 for an unusual row. */
 static int collect(collected *c, int argc, value **cells)
 {
     numbers n = {0};
@@ -213,9 +213,9 @@ static void rows_step(context *to, int argc, value **cells)
     if (c == NULL || !collect(c, argc, cells)) lite.result_error(to, "eosdb_rows: an unusual row", -1);
 }
 
-/* The result has a column for each number, as int64, and for each part three as Arrow has them: the bits of those
-that are not NULL, where each ends, as int32, and all of them. Each begins at a multiple of eight bytes. */
-typedef struct { i64 rows, size, numbers, parts[PARTS][3]; } head; /* The last say where each begins. */
+/* The result has an int64 column for each number, and three buffers of Arrow for each part: the bits of values that
+are not NULL, the ends of the values as int32, and the bytes. Each begins at a multiple of eight bytes. */
+typedef struct { i64 rows, size, numbers, parts[PARTS][3]; } head; /* Offsets of the buffers. */
 #define PADDED(size) (((size) + 7) & ~7LL)
 
 static head layout(i64 rows, const i64 sizes[PARTS])
@@ -234,7 +234,7 @@ static head layout(i64 rows, const i64 sizes[PARTS])
 static void rows_final(context *to)
 {
     collected *c = lite.aggregate_context(to, 0);
-    if (c == NULL) return; /* No row: NULL. */
+    if (c == NULL) return; /* Without rows, NULL. */
     head h = layout(c->rows, c->sizes);
     byte *result = c->next == c->end ? lite.malloc64((uint64_t)h.size) : NULL;
     const byte *from = c->buffer;
@@ -276,7 +276,7 @@ static void fill_crcs(void)
         for (int i = 0; i < 256; i++) crcs[k][i] = crcs[k - 1][i] >> 8 ^ crcs[0][crcs[k - 1][i] & 255];
 }
 
-/* Whether the row is the next one of a batch, and has what is the same in all rows of a batch. */
+/* Whether the row is the next one of a batch, with the values that all rows of a batch share. */
 static int prove(proof *p, int argc, value **cells)
 {
     numbers n = {0}, *first = &p->c.first;
@@ -301,7 +301,7 @@ static void proof_step(context *to, int argc, value **cells)
     if (p == NULL || !prove(p, argc, cells)) lite.result_error(to, "eosdb_proof: an unusual row", -1);
 }
 
-/* The result is a text of these numbers; NULL if rows are missing. */
+/* The result is a text with the batch's numbers; NULL if rows are missing. */
 static void proof_final(context *to)
 {
     char text[200];
@@ -442,7 +442,7 @@ static PyObject *lean(PyObject *self, PyObject *const *args, Py_ssize_t count)
 
 /* -- what was read, as Python's values ------------------------------------------------------------------- */
 
-/* The part of a row. Whatever the bytes are, it lies within them. */
+/* Find a part of a row. Returns 0 if damaged bytes would place it outside of the buffer. */
 static int part_at(const byte *at, const head *h, int k, i64 i, part *to)
 {
     int32_t ends[2];
@@ -454,7 +454,7 @@ static int part_at(const byte *at, const head *h, int k, i64 i, part *to)
 
 enum { COLUMNS = 6 };
 
-/* columns(rows): offsets, timestamps, their types, keys, values, headers as stored. */
+/* columns(rows): offsets, timestamps, timestamp types, keys, values, and headers as stored. */
 static PyObject *columns(PyObject *self, PyObject *bytes)
 {
     char *at;
@@ -482,7 +482,7 @@ static PyObject *columns(PyObject *self, PyObject *bytes)
             if (k < 3) {
                 i64 is[2];
                 memcpy(is, at + h.numbers + 8 * (k * h.rows + i - (i > 0)), i > 0 ? 16 : 8);
-                /* Timestamps and types are often those of the row before. */
+                /* Timestamps and types are often equal to the previous row's. */
                 cell = i > 0 && is[0] == is[1] ? Py_NewRef(before[k]) : PyLong_FromLongLong(is[i > 0]);
                 before[k] = cell;
             } else {
@@ -501,7 +501,7 @@ failed:
     return NULL;
 }
 
-/* records(class, topic, partition, columns ...): an object of the class, a kind of tuple, for each record. */
+/* records(class, topic, partition, columns ...): an object of the class, a subclass of tuple, for each record. */
 static PyObject *records(PyObject *self, PyObject *args)
 {
     PyObject *type, *fixed[2], *from[COLUMNS], *all[COLUMNS] = {NULL}, *result = NULL, *empty = PyTuple_New(0);
@@ -598,7 +598,7 @@ static int part_in(PyObject *cell, int is_text, part *to)
     return at != NULL;
 }
 
-/* measured(payload): the bytes of keys and values, whether a key is missing, and the sum of each record's. */
+/* measured(payload): the bytes of keys and values, whether a key is missing, and each record's content checksum. */
 static PyObject *measured(PyObject *self, PyObject *payload)
 {
     PyObject *all = PySequence_Tuple(payload), *sums = all ? PyList_New(PyTuple_Size(all) / 2) : NULL;
@@ -618,7 +618,7 @@ static PyObject *measured(PyObject *self, PyObject *payload)
     return result;
 }
 
-/* The row of a record; `n` are its numbers apart from the timestamp. */
+/* Fill the row of a record. `n` has its numbers, except the timestamp. */
 static int write_row(written *w, numbers *n, PyObject *key, PyObject *value, PyObject *headers, PyObject *timestamp,
                      PyObject *sum)
 {
@@ -630,7 +630,7 @@ static int write_row(written *w, numbers *n, PyObject *key, PyObject *value, PyO
            !__builtin_add_overflow(w->checksum, others(n, 0), &w->checksum);
 }
 
-/* inserted(run, payload, headers, timestamps, sums, numbers): run(), which finds the batch in eosdb_batch. */
+/* inserted(run, payload, headers, timestamps, sums, numbers): calls run(), which reads the batch in eosdb_batch. */
 static PyObject *inserted(PyObject *self, PyObject *args)
 {
     PyObject *run, *from[4], *all[4] = {NULL}, *result = NULL;
@@ -640,7 +640,7 @@ static PyObject *inserted(PyObject *self, PyObject *args)
                           &n.offset, &n.timestamp, &n.type, &n.producer, &n.transactional, &n.epoch, &n.sequence,
                           &n.round, &n.position))
         return NULL;
-    /* Tuples of our own: nobody changes them while the GIL is free. */
+    /* Copied to tuples, which no other thread can change while the GIL is free. */
     for (int k = 0; k < 4; k++) if ((all[k] = PySequence_Tuple(from[k])) == NULL) goto end;
     Py_ssize_t headers = PyTuple_Size(all[1]), times = PyTuple_Size(all[2]), count = PyTuple_Size(all[3]);
     if (PyTuple_Size(all[0]) != 2 * count || (headers && headers != count) || (times != 1 && times != count))
@@ -685,7 +685,7 @@ static int extend(sqlite3 *db, char **message, const void *api)
     return failed || !opening ? failed : lite.create_module(db, "eosdb_batch", &BATCH, NULL);
 }
 
-/* opened(connect): connect(); the connections that it opens, and no other thread's, get what is above. */
+/* opened(connect): calls connect(). Only connections that it opens get the functions and the table above. */
 static PyObject *opened(PyObject *self, PyObject *connect)
 {
     if (lite.auto_extension == NULL) return PyErr_Format(PyExc_RuntimeError, "find SQLite first");
@@ -697,7 +697,7 @@ static PyObject *opened(PyObject *self, PyObject *connect)
     return result;
 }
 
-/* find(file): look SQLite's functions up where this module, or the program, has them. What is missing, or None. */
+/* find(file): look SQLite's functions up in this library, or in the program. Returns the first missing one, or None. */
 static PyObject *find(PyObject *self, PyObject *args)
 {
     void *at[NAMES_COUNT];
