@@ -362,7 +362,7 @@ def test_a_file_that_is_written_meanwhile_keeps_its_tables(
     monkeypatch.setattr(extract, "_drop", written_before)
     with (
         eosdb.connect(adopted) as db,
-        pytest.raises(eosdb.IllegalStateError, match="has been written meanwhile"),
+        pytest.raises(eosdb.IllegalStateError, match="was written during the copy"),
     ):
         db.extract(new)
     assert names(adopted) >= OURS

@@ -97,7 +97,7 @@ PROGRAMS = {
         + """
 fail(True)
 assert "failed to sync" in refused(append, db, b"refused")
-assert "nothing more is written" in refused(append, db, b"refused")
+assert "no more is written" in refused(append, db, b"refused")
 fail(False)
 producer.commit_transaction()
 for i in range(20):
@@ -111,7 +111,7 @@ for i in range(20):
         + """
 fail(True)
 db._store.checkpoint()
-assert "nothing more is written" in refused(append, db, b"refused")
+assert "no more is written" in refused(append, db, b"refused")
 fail(False)
 producer.commit_transaction()
 append(db, b"last")
@@ -123,7 +123,7 @@ append(db, b"last")
 other = eosdb.connect(db.path)
 fail(True)
 refused(append, other, b"refused")
-assert "nothing more is written" in refused(append, db, b"refused")
+assert "no more is written" in refused(append, db, b"refused")
 with contextlib.suppress(eosdb.StorageError):
     other.close()
 fail(False)
@@ -141,7 +141,7 @@ def outcome(database):
     except eosdb.StorageError as error:
         return error.outcome
 assert outcome(other) == "unknown"
-assert "nothing more is written" in refused(append, db, b"refused")
+assert "no more is written" in refused(append, db, b"refused")
 assert outcome(db) == "not written"
 with contextlib.suppress(eosdb.StorageError):
     other.close()
@@ -157,7 +157,7 @@ def block():
         tx.publish("t", b"undone")
 fail(True)
 assert "failed to sync" in refused(block)
-assert "nothing more is written" in refused(block)
+assert "no more is written" in refused(block)
 fail(False)
 append(db, b"last")
 """,
@@ -169,7 +169,7 @@ import sqlalchemy
 fail(True)
 with contextlib.suppress(sqlalchemy.exc.OperationalError), db.engine.begin() as connection:
     connection.exec_driver_sql("CREATE TABLE mine (x)")
-assert "nothing more is written" in refused(append, db, b"refused")
+assert "no more is written" in refused(append, db, b"refused")
 fail(False)
 append(db, b"last")
 """,
@@ -238,7 +238,7 @@ def test_what_the_system_has_dropped_is_not_written_over_it(db_path: Path) -> No
     mutex = WriterMutex(f"{db_path}-lock", 1_000)
     mutex.note_sync(failed=True)
     mutex.close()
-    with pytest.raises(eosdb.CorruptDatabaseError, match="no longer has them"):
+    with pytest.raises(eosdb.CorruptDatabaseError, match="and they are lost"):
         db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=b"refused")]))
-    with pytest.raises(eosdb.CorruptDatabaseError, match="no longer has them"):
+    with pytest.raises(eosdb.CorruptDatabaseError, match="and they are lost"):
         db.close()
