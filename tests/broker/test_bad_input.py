@@ -174,7 +174,7 @@ EMPTY_ID: list[Callable[[eosdb.Broker], object]] = [
 def test_an_empty_transactional_id_is_an_invalid_request_everywhere(
     classic_db: eosdb.Database, request_: Callable[[eosdb.Broker], object]
 ) -> None:
-    with pytest.raises(eosdb.InvalidRequestError, match="transactional_id: got an empty one"):
+    with pytest.raises(eosdb.InvalidRequestError, match="transactional_id: got an empty text"):
         request_(classic_db.broker)
 
 

@@ -264,7 +264,7 @@ def test_only_the_twin_is_taken_for_the_twin(adopted: Path, new: Path) -> None:
 def test_tables_that_do_not_verify_stay_where_they_are(adopted: Path, new: Path) -> None:
     write(adopted, "UPDATE partitions SET log_end_offset = 7")
     with eosdb.connect(adopted) as db:
-        with pytest.raises(eosdb.CorruptDatabaseError, match="do not verify"):
+        with pytest.raises(eosdb.CorruptDatabaseError, match="tables are damaged"):
             db.extract(new)
         db.rebuild()
         assert db.verify().ok

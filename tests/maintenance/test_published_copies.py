@@ -152,7 +152,7 @@ def test_publishing_replaces_no_file_that_is_written(live: eosdb.Database, tmp_p
     with eosdb.connect(tmp_path / "other.db") as other:
         other.admin.create_topic("precious")
     for target in (Path(live.path), tmp_path / "other.db"):
-        with pytest.raises(eosdb.IllegalStateError, match="that is written"):
+        with pytest.raises(eosdb.IllegalStateError, match="not a published copy"):
             live.publish_copy(target)
     with eosdb.connect(tmp_path / "other.db", read_only=True) as other:
         assert other.admin.partition_offsets()
