@@ -426,6 +426,6 @@ def is_refused_by_file(error: BaseException | None) -> bool:
     a partition accepts any first sequence of a producer that it does not know (decisions/0054).
     """
     if isinstance(error, ReadOnlyDatabaseError):
-        # A file that was opened with read_only=True refuses later requests, too.
+        # Without a cause the file was opened with read_only=True, and will refuse every write.
         return error.__cause__ is not None
     return isinstance(error, (*_OF_THE_FILE, MemoryError))

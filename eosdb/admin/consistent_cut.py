@@ -35,7 +35,7 @@ def first_offset(start: int, file_id: str, topic: str, topic_number: int) -> str
         f"since this was planned the file was replaced, or topic {topic} was deleted or recreated: "
         "make the DataFrame again"
     )
-    # decisions/0057: SQLite computes the bound of an index before it reads a row, even in an empty file.
+    # decisions/0057: SQLite computes this bound first, so a mismatch is an error even without any row.
     return (
         f"CASE WHEN (SELECT file_id FROM eosdb_file) = {literal(file_id)} AND EXISTS (SELECT 1 FROM topics "
         f"WHERE topic = {literal(topic)} AND topic_id = {topic_number:d}) THEN {start:d} "
@@ -171,12 +171,12 @@ def _committed_in(
             continue
         transactional_id = row[0]
         to = (transactional_id, position, baseline_position)
-        # Before the baseline, markers alone show the end of a transaction. They are kept as long as it has
-        # records, and all of its data precedes the first marker.
+        # The journal before the baseline is deleted. There, only a marker can show that a transaction
+        # ended: it follows all records of the transaction, and is kept as long as they are.
         ended = connection.execute(_MARKED_BEHIND, to).fetchone()
         ended = ended or connection.execute(_END_BEHIND, to[:2]).fetchone()
         if ended is None or ended[1] not in _COMMITTED:
-            continue  # An open or aborted transaction is visible nowhere.
+            continue  # Readers see no record of an open or aborted transaction.
         key = (transactional_id, ended[0])
         if key in yielded:
             continue

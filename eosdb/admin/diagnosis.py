@@ -75,7 +75,7 @@ def read_open(
         f"{_OPEN}{narrowed} ORDER BY 1, 2, 6",
         () if partition is None else (partition.partition_id,),
     ).fetchall()
-    # Compares producer ids, because `json_each` cuts a transactional id at a NUL character.
+    # Transactions are looked up by producer id, because `json_each` cuts a text at a NUL character.
     producers = json.dumps([row[2] for row in rows])
     by_id = {
         metadata.transactional_id: metadata
@@ -142,7 +142,7 @@ def group_report(
         pending.setdefault(TopicPartition(topic, number), []).append(transactional_id)
     names = topics.by_number(connection)
     assigned = readers(group, names)
-    # Includes the partitions of members that have gone, until the next write removes these.
+    # Members that have left still count here; the next write removes them from the stored group.
     tps = sorted(committed.keys() | pending.keys() | readers(stored, names).keys())
     reports = []
     for tp in tps:

@@ -69,7 +69,7 @@ class Fleet:
         column of the first file; and the errors of `connect` for a file that cannot be read.
         """
         queries.check(check_text("sql", sql))
-        # decisions/0089: SQLite keeps a nameless database in a temporary file, and removes it.
+        # decisions/0089: without a name, SQLite makes a temporary file and deletes it when this is closed.
         scratch = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         try:
             with _snapshot(self.paths[0]) as first:
@@ -121,7 +121,7 @@ def _types(scratch: sqlite3.Connection, views: _Columns, sql: str) -> list[str]:
     try:
         return queries.types_in(scratch, views, sql, "file, ")
     except sqlite3.Error:
-        return []  # Running the statement reports the error.
+        return []  # The query itself runs later and reports this error.
     finally:
         scratch.execute("ROLLBACK")
 

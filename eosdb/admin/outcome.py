@@ -73,8 +73,8 @@ def outcome(core: Core, token: TransactionToken) -> str:
         return _read(connection, token)
 
 
-# The newest transitions are read in order. An older transaction is searched for by producer id and epoch,
-# which usually rise. If they have not (ids come in blocks, one per process), every transition is read.
+# Reads the newest transitions first. For an older transaction, a bisection by producer id and epoch finds
+# the place to read. Producer ids may decrease (each process takes a block of ids); then every row is read.
 def _read(connection: sqlite3.Connection, token: TransactionToken) -> str:
     if not isinstance(token, TransactionToken):
         raise InvalidRequestError(
@@ -134,7 +134,7 @@ def _at_baseline(
         return {**pair, "to_state": TransactionState.EMPTY.label}, ended
     version = {"last_producer_epoch": metadata.last_producer_epoch,
                "transaction_version": metadata.transaction_version}  # fmt: skip
-    # The baseline has neither its first position nor its number within the epoch.
+    # The transaction's first position and number are omitted, because the baseline does not store them.
     return (
         {**pair, **version, "to_state": metadata.state.label, "from_state": metadata.state.label},
     )
@@ -187,7 +187,7 @@ def outcome_from(
             if is_own_epoch and event["last_producer_epoch"] == token.producer_epoch:
                 return decision
             if is_own_epoch and epoch == token.producer_epoch:
-                break  # This event assigns the epoch, so earlier events are not the transaction's.
+                break  # This event assigned the epoch, so earlier events belong to other transactions.
         elif epoch == token.producer_epoch and _begins(event):
             outcomes.append(decision)
         elif epoch == token.producer_epoch and state == TransactionState.EMPTY.label:

@@ -51,7 +51,7 @@ _DUE_NEVER: Final = json.dumps(
     [DUE, base64.b64encode(str(NEVER).encode()).decode()], separators=(",", ":")
 )
 """The stored form of the header DUE with NEVER. Nothing else in a record's headers can contain it."""
-# `typeof` and `length` do not read a large value to reach the next column.
+# `typeof` and `length` need only the header of a row, so SQLite does not load large keys and values.
 _NEWEST_IS_DEAD: Final = f"""
     SELECT p.partition_id FROM partitions p
     WHERE (
@@ -145,8 +145,8 @@ def _waiting(
     return max(int(letters) - sum(offset >= start for offset in beyond), 0)
 
 
-# One short snapshot, with a fixed number of statements: a program that watches a file must not keep its
-# WAL from shrinking, and the cost does not depend on the file's past.
+# Programs call this often. So the snapshot is short, because a long one keeps the WAL from shrinking, and
+# the number of statements does not depend on the file's history.
 def overview(core: Core) -> Overview:
     """Return figures of the file from one snapshot: of the partitions, groups, open transactions and dead
     letters that the principal may describe. The cost does not grow with the length of the history."""
@@ -177,7 +177,7 @@ def overview(core: Core) -> Overview:
         )
     if found.wal_bytes < _LARGE_WAL:
         return found
-    # After the snapshot above has ended: it would count as a reader too.
+    # The snapshot above must have ended first, because it would be listed as a reader of the WAL.
     return replace(found, wal_held_by=wal.readers(path))
 
 
@@ -185,7 +185,7 @@ def _room(path: str) -> tuple[bool, int]:
     """Whether the file or its file system is read-only, and the free space there (bytes; -1: unknown)."""
     try:
         system, mode = os.statvfs(os.path.dirname(path) or "."), os.stat(path).st_mode
-    except OSError:  # The file was deleted, but is still open.
+    except OSError:  # The file was deleted while it is open.
         return False, -1
     writers = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
     is_read_only = not mode & writers or bool(system.f_flag & os.ST_RDONLY)
@@ -241,7 +241,7 @@ def _groups(
         if group_id.startswith(OWN) or not may_see("group", group_id):
             continue
         groups[group_id] = group = known_groups.get(group_id)
-        # A group without a commit has read nothing of its partitions.
+        # An assigned partition without a committed offset counts as unread.
         begins = diagnosis.readers(group, names).keys() | pending[group_id]
         standing[group_id] = dict.fromkeys(begins, -1) | standing[group_id]
     numbers = {p.topic_partition: p.partition_id for p in partitions}

@@ -68,7 +68,7 @@ def _read(
         counts = {
             tree.name: _pages_of(connection, tree.name) for tree in trees if tree.table == "journal"
         }
-        # The journal is read twice, the second time for its content. The records have all remaining pages.
+        # The journal counts twice, because it is read twice. The records have all other pages.
         total, is_estimate = used + sum(counts.values()), False
         on_progress(0, total)
         for name in (_SCHEMA, *(tree.name for tree in trees if tree.name != "records")):
@@ -198,7 +198,7 @@ def _topics(
 ) -> Iterable[TopicStorage]:
     sums: dict[str, tuple[int, int]] = {}
     for partition in partition_rows.read_all(connection):
-        # From this offset on, every offset has a row.
+        # Every offset from `whole` on has a row, so these rows need not be counted.
         whole = max(partition.log_start_offset, partition.clean_offset)
         (below,) = connection.execute(_BELOW, (partition.partition_id, whole)).fetchone()
         records, content = sums.get(partition.topic, (0, 0))

@@ -92,7 +92,7 @@ def look(
     marks that the caller has for a file id."""
     file = os.path.realpath(path)
     authorizer = Authorizer(principal)
-    # decisions/0036: a file that nobody writes meanwhile can be read without a lock and a -shm file.
+    # decisions/0036: if nobody writes the file during the read, no lock and no -shm file are needed.
     if (before := _at_rest(file)) is not None:
         with contextlib.suppress(EosdbError):
             result = _look(file, authorizer, marks_of, at_rest=True)

@@ -45,7 +45,7 @@ def create_topic(
         core.authorizer.check_create_topic(source, name)
         now = core.clock.time_ms()
         event = topics.checked_creation(source, name, partitions, config, core.config, now)
-        created.append(topics.metadata_of(source, event))  # After the commit nothing may fail.
+        created.append(topics.metadata_of(source, event))  # May fail, so it precedes the commit.
         return [event]
 
     try:

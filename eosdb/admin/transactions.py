@@ -116,7 +116,7 @@ def fence_producer(core: Core, transactional_id: str) -> ProducerIdAndEpoch:
         try:
             return core.coordinator.init_producer_id(transactional_id, timeout_ms, None, may_end)
         except errors.ConcurrentTransactionsError:
-            continue  # An open transaction has been aborted, or another process is ending it.
+            continue  # The abort of the open transaction is not finished; try again.
         except errors.EosdbError as error:
             if attempt:
                 errors.in_doubt(error)
@@ -225,7 +225,7 @@ def _abort_open(
         core.coordinator.init_producer_id(transactional_id, timeout_ms, None, may_end)
     except _EndedError as ended:
         return ended.outcome
-    except errors.ConcurrentTransactionsError:  # It has been aborted.
+    except errors.ConcurrentTransactionsError:  # This means that it was aborted.
         pass
     return "ABORT"
 

@@ -81,7 +81,7 @@ def _of_transactions(it: Overview, run: Run) -> Iterator[Worry]:
     offsets = {one.topic_partition: one.offsets for one in it.partitions}
     together: defaultdict[tuple[object, ...], list[OpenTransaction]] = defaultdict(list)
     for one in it.holders():
-        # Aborting at the coordinator ends the transaction in all partitions; a marker would end it in one.
+        # A marker ends a hanging transaction in one partition; an abort ends others in all partitions.
         ends_alone = one.hanging is not None and not one.due
         alone = (one.topic_partition, one.start_offset) if ends_alone else ()
         together[one.producer_id, one.producer_epoch, *alone].append(one)

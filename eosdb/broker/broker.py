@@ -94,7 +94,7 @@ class Broker:
         finally:
             self._took(request, start)
 
-    # decisions/0079: a turn is a write like any other, so that threads share its commit.
+    # decisions/0079: a turn joins the group commit like any other write, so threads share its commit.
     def turn(
         self, requests: Sequence[Request[Any]], *, sync: bool, fate: Fate | None = None
     ) -> list[Any]:

@@ -202,7 +202,7 @@ def check_committer(
     group = group_rows.load(unit, by.group_id)
     committer = by.member_id, by.generation_id, by.group_instance_id
     if isinstance(group, ConsumerGroup):
-        # Only heartbeats, not commits, keep a member of the new protocol alive.
+        # A commit does not renew the session here: in the new protocol only heartbeats keep a member alive.
         consumer_decisions.check_commit(group, *committer, is_transactional=is_transactional)
         return
     if group is None and group_offsets.exists(unit, by.group_id):

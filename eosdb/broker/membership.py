@@ -134,7 +134,7 @@ def with_id(core: Core, unit: Unit, group_id: str, group: AnyGroup | None, joini
     if joining.member_id:
         return joining
     repeated = None if group is None else group.owner_of(lock)
-    # Member ids contain journal positions, which are never reused.
+    # A journal position makes the member id unique, because positions are never reused.
     new = _new_id(joining.client_id, unit.last_position() + 1)
     return replace(joining, member_id=new if repeated is None else repeated.member_id)
 

@@ -218,7 +218,7 @@ def _unit(core: Core) -> Iterator[HeldUnit]:
     that are due when it commits are delivered next."""
     core.coordinator.do_what_is_due()
     with core.store.begin() as held:
-        held.memos[Due] = Due(INT64_MAX, core.clock.time_ms())  # Publishes may lower the time.
+        held.memos[Due] = Due(INT64_MAX, core.clock.time_ms())  # A publish may set an earlier time.
         yield held
         owes = held.memos[Due].is_over(core.clock.time_ms())
     if owes:

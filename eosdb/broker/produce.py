@@ -121,7 +121,7 @@ def _append_all(
     """Append to every partition in one unit; if one of several has an error, to each by itself."""
     if not prepared:
         return {}
-    # decisions/0004: a transactional append needs no sync; the Prepare that decides it is synced.
+    # decisions/0004: transactional records need no fsync, because their transaction's commit has one.
     sync = not all(batch.is_transactional for batch in prepared.values())
     try:
         return core.coordinator.write(
@@ -139,7 +139,7 @@ def _append_at_once(
     core: Core, unit: Unit, prepared: dict[TopicPartition, PreparedBatch], request: _Request
 ) -> dict[TopicPartition, ProduceResult]:
     """Append to every partition, or raise the first error."""
-    if request.is_transactional:  # `init_producer_id` has authorized the idempotent producer.
+    if request.is_transactional:  # Other producers were authorized by `init_producer_id`.
         core.may_transact(unit, request.transactional_id or "")
     partitions = {tp: _partition(core, unit, tp, request.topic_ids) for tp in prepared}
     begun = _join(core, unit, partitions, prepared, request)

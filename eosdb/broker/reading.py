@@ -34,7 +34,7 @@ from eosdb.store.schema import file_id
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
-# decisions/0011: the kernel reports writes to the WAL, and data_version shows commits.
+# decisions/0011: the kernel reports a write to the WAL; `data_version` then shows if it was a commit.
 _LOOK_AT_LEAST_MS: Final = 100
 """Check `data_version` at least this often, even without a reported write."""
 _UNTIL_COMMIT_MS: Final = (1, 1, 1, 1, 2, 2, 4, 4, 8, 8)
@@ -266,13 +266,13 @@ def delete_records(core: Core, request: requests.DeleteRecords) -> int:
         now = core.clock.time_ms()
         return partition, retention.delete_records(unit, partition, target, config, now)
 
-    while reached != target:  # Each unit deletes a bounded number of records.
+    while reached != target:  # One unit deletes a limited number of records.
         try:
             partition, (reached, target) = core.coordinator.write(delete)
             met[tp.topic] = partition.topic_id
         except EosdbError as error:
             if reached is not None:
-                in_doubt(error)  # Some records are deleted; another call deletes the rest.
+                in_doubt(error)  # Some records are already deleted; a repeated call continues.
             raise
     core.delete_rows([partition.partition_id])
     return target

@@ -186,7 +186,7 @@ def _count(core: Core, results: Results, offsets: dict[TopicPartition, int]) -> 
 
 
 def _remember(core: Core, unit: Unit, this: SinkBatch) -> None:
-    # decisions/0014: the batch number is stored with the records, or with their transaction's decision.
+    # decisions/0014: the records and the batch id share a commit, so that a repeat is recognised.
     now_ms = core.clock.time_ms()
     unit.record(SinkBatchAppended(now_ms, this.sink_id, this.batch_id, this.held))
 
@@ -199,7 +199,7 @@ def _in_transaction(core: Core, this: SinkBatch, parts: Iterator[Part]) -> Appen
     me = _begin(core, name)
     sender = Sender(name, me)
     offsets: dict[TopicPartition, int] = {}
-    # decisions/0034: the lock shows other processes whether the owner of the transaction is alive.
+    # decisions/0034: while this thread holds the lock, other processes see that the owner is alive.
     with core.coordinator.presences.owning(name, me.producer_epoch):
         try:
             while some := _take(parts, _STEP_RECORDS, _STEP_BYTES)[0]:
@@ -207,7 +207,7 @@ def _in_transaction(core: Core, this: SinkBatch, parts: Iterator[Part]) -> Appen
                 _count(core, results, offsets)
             _end(core, sender, this)
         except BaseException as error:
-            # If the abort fails, the next write aborts the transaction, after the lock is released.
+            # If this abort fails, the next write of any process aborts, because it finds the lock free.
             with contextlib.suppress(errors.EosdbError):
                 _end(core, sender, None)
             if isinstance(error, _DoneMeanwhileError):
@@ -246,7 +246,7 @@ def _step(core: Core, sender: Sender, parts: list[Part]) -> tuple[Results, Sende
         transaction_rows.keep_alive(unit, name, me, timeout_ms, core.clock.time_ms())
         return appended
 
-    # Needs no fsync: the Prepare that decides the transaction is synced.
+    # No fsync: the transaction's later commit is synced, and makes these records durable.
     return core.coordinator.write(write, sync=False)
 
 
@@ -297,7 +297,7 @@ def _parts(batches: Batches, now_ms: int) -> Iterator[Part]:
         given = check_collection(f"batches of {tp}", pair[1])
         left: Iterator[Any] = iter(given)
         at = 0
-        # The larger the records, the fewer there are in the next part.
+        # After a part with large records, `count` is smaller, so that parts keep a limited size.
         while records := (
             given[at : at + count]
             if isinstance(given, RecordColumns)

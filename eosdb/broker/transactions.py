@@ -199,7 +199,7 @@ def find_coordinator(core: Core, request: requests.FindCoordinator) -> Coordinat
 @answers(requests.DescribeProducers)
 def describe_producers(core: Core, request: requests.DescribeProducers) -> list[ProducerState]:
     if isinstance(request.topic_partition, tuple) and len(request.topic_partition) == 2:
-        # KafkaApis.handleDescribeProducers checks the name first.
+        # Names are checked first, as in KafkaApis.handleDescribeProducers.
         validation.check_topic_name(request.topic_partition[0])
     tp = validation.check_topic_partition(request.topic_partition)
     with core.reading("read", "topic", tp.topic) as connection:

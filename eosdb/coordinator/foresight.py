@@ -30,7 +30,7 @@ class Foresight:
         self.now_ms: Final = now_ms
         self._names = cache(partial(topics.by_number, connection))
         self._presences = presences
-        # As in a write, the check for dead processes runs at most every 200 ms.
+        # As in a write, this check for dead processes runs at most every 200 ms.
         self._dead = presences.dead(connection) if presences.is_look_due() else {}
         self._ended = group_rows.ended_sessions(connection, now_ms)
 

@@ -86,7 +86,7 @@ class Leadership:
         the commit this thread has to complete the transaction, unless `run` raises."""
 
         def first_step(unit: Unit) -> Decision | None:
-            if decided:  # The store may run a unit's function twice.
+            if decided:  # The store runs the unit a second time; undo the first.
                 decided.clear()
                 self._finish(transactional_id)
             decision = decide(unit)
@@ -105,7 +105,7 @@ class Leadership:
         try:
             return run(first_step)
         except BaseException:
-            is_left = True  # Another thread may still be running the unit.
+            is_left = True  # Tells another thread that may still run the unit.
             if decided:
                 self._finish(transactional_id)
             raise
@@ -113,7 +113,7 @@ class Leadership:
     def completed_at_once(self, unit: Unit, decision: Decision) -> Decision | None:
         """Run the second step in the unit of the first. Returns None if it needs another unit: for too many
         partitions, a partition that has seen a newer coordinator, or a failpoint between the steps."""
-        # decisions/0021: a few markers share the commit of the decision.
+        # decisions/0021: if there are few markers, the commit of the decision also stores them.
         decided, epoch = decision.metadata, decision.coordinator_epoch
         if len(decided.partitions) > self._partitions_at_once or ends_in_steps():
             return None
@@ -154,7 +154,7 @@ class Leadership:
             )
         except TransactionCoordinatorFencedError as error:
             self._refuse(transactional_id)
-            in_doubt(error)  # The decision stands, and the newer coordinator completes it.
+            in_doubt(error)  # The commit or abort is decided; the newer coordinator completes it.
             raise
         except EosdbError as error:
             if isinstance(error, ApiError):

@@ -50,7 +50,8 @@ class Presence:
         self.end.atexit = False
 
 
-# decisions/0034: a dead process is noticed at once; a process that hangs, by its session or time-out.
+# decisions/0034: kernel locks show at once that a process died. A process that hangs is noticed when its
+# session or transaction times out.
 class Presences:
     """Holds the locks of this object's members and owners, and finds dead members and owners. Threads may
     share it."""

@@ -141,7 +141,7 @@ def _whole(unit: Folding, row: Lean) -> kinds.Event:
         raise TypeError(f"{row.kind.__name__}: {error!r}") from error
 
 
-# decisions/0026: the state before a row implies the fields that it omits.
+# decisions/0026: an event omits fields that follow from the state before it; this computes their values.
 def _expected(unit: Folding, row: Lean) -> kinds.Event:
     """The event expected from the state before the row. Raises KeyError, TypeError and ValueError."""
     before = None

@@ -218,7 +218,7 @@ def members(detail: str) -> Any:
         end = -1
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return value if end == len(detail) else parsed(detail)  # Has blanks, or is not JSON.
+    return value if end == len(detail) else parsed(detail)  # Not JSON, or followed by blanks.
 
 
 def _text_of(hint: Any) -> Callable[[Any], str]:
@@ -342,7 +342,7 @@ class _Form:
                 made: str | None = module.lean(self._writer, event, expected)
                 return made
             except (TypeError, ValueError, OverflowError):
-                pass  # decisions/0060
+                pass  # decisions/0060: the Python code below raises the exact error.
         first, since, names, texts, required = self._writer
         members, is_whole = list[str](), since < 0
         for at, (name, to_text) in enumerate(zip(names, texts, strict=True)):
@@ -375,7 +375,7 @@ _LEAN: Final = {form.name: form for form in (_BATCH, _MARKER, _CHANGE)}
 _PARTITIONS, _GROUPS = _JOINING = (*map(_CHANGE.kind._fields.index, ("partitions", "groups")),)
 
 
-# decisions/0026: lean rows omit expected values.
+# decisions/0026: the row omits each value that equals the expected one, which a reader computes again.
 def write(event: Event, expected: Event | None = None) -> Row:
     """Encode the event as a row of the journal. Omits the fields that equal those of `expected`."""
     if expected is None:

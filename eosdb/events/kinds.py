@@ -65,7 +65,7 @@ class BatchAppended(NamedTuple):
     transactional_id: str | None
     partition_id: int
     base_offset: int
-    count: int  # type: ignore[assignment]  # Hides the method of tuple.
+    count: int  # type: ignore[assignment]  # Replaces `tuple.count`.
     producer_id: int
     producer_epoch: int
     base_sequence: int

@@ -138,7 +138,7 @@ def _insert_sql(rows: int) -> str:
     names = [f'"{name}"' for name in _Numbers._fields + _CONTENT]
     terms = {name.strip('"'): name for name in names}
     terms["checksum"] = checksum.stored(terms)
-    # decisions/0059: an inner SELECT names a value that is used twice.
+    # decisions/0059: `?` has no number, so an inner SELECT names each value that is used twice.
     named = ",".join(f"column{place} AS {name}" for place, name in enumerate(names, 1))
     values = ",".join([f"({','.join('?' * len(names))})"] * rows)
     return (
@@ -166,7 +166,7 @@ def append(
     Raises MessageTooLargeError, InvalidRecordError, PolicyViolationError (the topic has moved away) and
     the errors of `judge` and `judge_by_rows`."""
     _check_fits(partition, batch, config)
-    is_scheduled = partition.partition == SCHEDULED  # Scheduled timestamps are due times.
+    is_scheduled = partition.partition == SCHEDULED  # A scheduled timestamp is a due time.
     is_log_append_time = not is_scheduled and config.timestamp_type is TimestampType.LOG_APPEND_TIME
     log_append_time = now_ms if is_log_append_time else NO_TIMESTAMP
     verdict: Accept | Duplicate = Accept(NO_SEQUENCE)
@@ -184,7 +184,7 @@ def append(
     if 0 <= config.retention_ms < now_ms - newest and not is_scheduled:
         _warn_of_retention(unit, partition, config, newest, now_ms)
     base_offset = partition.log_end_offset
-    # Half as expensive as the class, and this runs for every batch.
+    # `tuple.__new__` takes half as long as the class, and this runs for every batch.
     event = tuple.__new__(BatchAppended, (
         now_ms, partition.topic, partition.partition, transactional_id, partition.partition_id,
         base_offset, batch.count, batch.producer_id, batch.producer_epoch, verdict.base_serial,
@@ -467,6 +467,6 @@ def _inserted_at_once(
     try:
         module.inserted(lambda: unit.execute(_AT_ONCE, once), *columns, numbers)
     except (sqlite3.IntegrityError, ValueError, OverflowError):
-        # decisions/0060: the statement was undone; Python finds and reports the fault.
+        # decisions/0060: SQLite has undone the statement; Python code then finds and reports the fault.
         return False
     return True

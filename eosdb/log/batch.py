@@ -36,7 +36,7 @@ class PreparedBatch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     is_transactional: bool
-    count: int  # type: ignore[assignment]  # Hides the method of tuple.
+    count: int  # type: ignore[assignment]  # Replaces `tuple.count`.
     payload: list[bytes | None]
     timestamps: list[int]
     headers: list[str | None]
@@ -89,7 +89,7 @@ def _measured(payload: list[bytes | None]) -> tuple[int, bool, list[int]]:
             measured: tuple[int, bool, list[int]] = module.measured(payload)
             return measured
         except (TypeError, OverflowError):
-            pass  # decisions/0060: Python finds the fault and raises the error.
+            pass  # decisions/0060: the Python code below raises the error.
     if not _PAYLOAD_TYPES.issuperset(map(type, payload)):
         _refuse_payload(payload)
     keys = payload[::2]
@@ -109,7 +109,7 @@ def _checked(batch: object) -> RecordBatch:
         raise InvalidRecordError(f"records: got {shown(records)}, expected a sequence of Record")
     if not records:
         raise InvalidRecordError("the batch has no records, expected at least one")
-    # Usually all three are right, and one condition costs less than three calls.
+    # One condition is faster than three calls, and usually all three values are valid.
     if not (
         type(producer_id) is type(epoch) is type(sequence) is int
         and -1 <= producer_id <= INT64_MAX
@@ -183,7 +183,7 @@ def headers_from_text(text: str) -> tuple[Header, ...]:
     if type(pairs) is not list or not {list}.issuperset(map(type, pairs)):
         raise ValueError("expected an array of pairs")
     return tuple(
-        # `encode` rejects a name that is not text; strict mode rejects a value that is not base64.
+        # `encode` raises an error if the name is not text; strict mode raises one for invalid base64.
         (n.encode().decode(), None if v is None else binascii.a2b_base64(v, strict_mode=True))
         for n, v in pairs
     )

@@ -53,10 +53,10 @@ SELECT "offset", checksum FROM records WHERE partition_id = ? AND "offset" >= ? 
 def of(records: Iterable[tuple[int, int | None]]) -> int:
     """Return the sum of records, given as offsets and checksums. None, from before schema 7, counts
     as 0."""
-    # Checksums grow with the offset, so a plain sum of records 1 and 4 may equal that of 2 and 3.
+    # Each checksum is mixed, because plain checksums of records 1 and 4 may have the sum of 2 and 3.
     total = 0
     for offset, checksum in records:
-        # The constants of SplitMix64.
+        # The mixing function is SplitMix64.
         mixed = ((checksum or 0) + offset * _STEP) & _BITS
         mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _BITS
         mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _BITS
@@ -145,7 +145,7 @@ def content_sums(
 
 def _sums(parts: Sequence[bytes | None]) -> list[int]:
     """Return the Adler-32 of each part; 0 for None, which no content has."""
-    # decisions/0020: Adler-32 takes half of CRC-32's time and also detects every flipped bit.
+    # decisions/0020: Adler-32 is twice as fast as CRC-32, and also detects every flipped bit.
     if None in parts:
         return [0 if part is None else adler32(part) for part in parts]
     return list(map(adler32, parts))  # type: ignore[arg-type]

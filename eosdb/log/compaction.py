@@ -158,7 +158,7 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
     return int(removed)
 
 
-# decisions/0074: events record the sums of passed and removed records, which proves the remaining ones.
+# decisions/0074: an event stores sums of the passed and the removed records, so the rest can be checked.
 def _passed_sum(unit: Unit, partition: Partition, end: int) -> int:
     """Return the sum of the records that no earlier pass has counted."""
     counted = 0 if partition.cleaned_sum is None else partition.clean_offset

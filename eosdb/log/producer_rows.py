@@ -170,7 +170,7 @@ def _row(saved: tuple[int, ProducerStateEntry]) -> tuple[object, ...]:
     return (*numbers, f"[{','.join(map(_text, batches))}]", *newest, partition_id, producer_id)
 
 
-@lru_cache(4_096)  # Most batches of a row were also in the row's earlier version.
+@lru_cache(4_096)  # Cached: a new version of a row repeats most of its batches.
 def _text(batch: BatchMetadata) -> str:
     return "[%d,%d,%d,%d,%d]" % batch
 

@@ -83,7 +83,7 @@ class ProducerStateEntry(NamedTuple):
             kept = (*kept[1 - RETAINED_BATCHES :], batch)
         opens = is_transactional and self.current_txn_first_offset < 0
         first = batch.base_offset if opens else self.current_txn_first_offset
-        # Half as expensive as the class, and this runs for every batch.
+        # `tuple.__new__` takes half as long as the class, and this runs for every batch.
         return tuple.__new__(ProducerStateEntry, (
             self.producer_id, epoch, self.coordinator_epoch, batch.timestamp, now_ms, first, kept,
         ))  # fmt: skip
@@ -183,7 +183,7 @@ def judge(
         _check_transaction(entry, incoming)
         if base > newest_stored_serial:
             return Accept(base)
-    if base < 0:  # No serial is negative, so no row has this serial.
+    if base < 0:  # Serials begin at 0, so no row has this one.
         raise _out_of_order(entry, incoming, str(sequence_of(expected)))
     return LookBehind(base, expected)
 

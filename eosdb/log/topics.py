@@ -30,7 +30,7 @@ from eosdb.store.writing.unit import Unit
 
 Source = Unit | sqlite3.Connection
 _BY_NAME: Final = (
-    # The look-up by number takes the name from the row, not from the index.
+    # The join by id makes SQLite take the name from the row and not from an index.
     "SELECT t.topic, t.topic_id, t.partitions, t.config FROM topics i "
     "CROSS JOIN topics t ON t.topic_id = i.topic_id WHERE i.topic = ?"
 )
@@ -235,7 +235,7 @@ def ids(source: Source) -> Callable[[int], UUID]:
     return partial(_id, file)
 
 
-@lru_cache(maxsize=16_384)  # Every Fetch by topic id looks all topics' ids up.
+@lru_cache(maxsize=16_384)  # Cached, because every Fetch by topic id needs the ids of all topics.
 def _id(file: UUID, number: int) -> UUID:
     return uuid5(file, str(number))
 

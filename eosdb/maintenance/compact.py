@@ -90,10 +90,10 @@ def _write_beside(
 
     report(0, 2 * used)
     if not space.gives_back(reader) and not newest.of(reader).is_adopted:
-        reader.execute(GIVES_PAGES_BACK)  # VACUUM gives the copy this setting.
+        reader.execute(GIVES_PAGES_BACK)  # VACUUM applies this setting to the copy.
     try:
-        # Other programs do not use the writer mutex, so SQLite's write lock keeps them from changing the
-        # content.
+        # SQLite's write lock stops all programs from changing the content; the writer mutex stops only
+        # eosdb's.
         writer.begin(sync=True, careful=False)
         version = _version(reader)
         with hearing(reader, look):
@@ -125,8 +125,8 @@ def _copy_over(
         is_first = True
 
         def copied(status: int, left: int, _: int) -> None:
-            # Checked only before the first step. Then the backup holds SQLite's lock, and its own steps may
-            # restart the WAL, which changes the version.
+            # A changed version means a write, but only before the first step. Later the backup holds
+            # SQLite's lock, and changes the version itself when it restarts the WAL.
             nonlocal is_first
             is_busy = status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
             if is_busy or (is_first and _version(reader) != version):

@@ -70,7 +70,7 @@ def _extract(store: Store, clock: Clock, target: str, report: Progress) -> int:
             _check_twin(path, target, mark, clock, patience_ms, report)
         else:
             _make(path, target, clock, patience_ms, report)
-        # decisions/0044: after a kill here, a second run finds the new file.
+        # decisions/0044: if the process is killed here, a second run finds the new file and continues.
         reach(Failpoint.EXTRACT_LINKED)
         _drop(path, patience_ms, writer, mark)
         writer.wrote(0)
@@ -111,7 +111,7 @@ def _check_twin(
             f"{target} exists already, and is not a full copy of eosdb's tables in {path}: {why}. Nothing "
             "was changed; give a new path"
         )
-    new_file.sync_folder(target)  # It must be durable before the tables here are dropped.
+    new_file.sync_folder(target)  # Durable before tables are dropped.
 
 
 def _make(path: str, target: str, clock: Clock, patience_ms: int, report: Progress) -> None:
@@ -147,7 +147,7 @@ def _fill(unfinished: str, path: str, report: Progress) -> None:
         sqlite3.connect(uri(unfinished, "rwc"), uri=True, isolation_level=None)
     ) as new:
         new.execute(newest.GIVES_PAGES_BACK)
-        new.execute("PRAGMA journal_mode=OFF")  # The caller syncs the file or deletes it.
+        new.execute("PRAGMA journal_mode=OFF")  # A copy that fails is deleted.
         new.execute("PRAGMA synchronous=OFF")
         new.execute("ATTACH ? AS adopted", (uri(path, "ro"),))
         new.execute("BEGIN")
@@ -155,7 +155,7 @@ def _fill(unfinished: str, path: str, report: Progress) -> None:
         with hearing(new, lambda: report(0, last)):
             _copy_tables(new)
         new.execute("COMMIT")
-        new.execute("DETACH adopted")  # Otherwise names of views would be ambiguous.
+        new.execute("DETACH adopted")  # Otherwise the views would match tables of both files.
         new.execute("BEGIN")
         json_views.make_all(new)
         newest.stamp(new, newest.SCHEMA_VERSION)
@@ -210,11 +210,11 @@ def _sync_in_wal_mode(path: str) -> None:
 def _drop(path: str, patience_ms: int, writer: Writer, mark: journal.Mark) -> None:
     """Drop all tables and views of eosdb's in one commit."""
     with contextlib.closing(connect(path, patience_ms)) as connection:
-        connection.execute("PRAGMA foreign_keys=OFF")  # No key refers to dropped tables.
+        connection.execute("PRAGMA foreign_keys=OFF")  # Allows drops in any order.
         connection.execute(f"PRAGMA synchronous={writer.durable}")
         connection.execute("BEGIN IMMEDIATE")
         try:
-            _check_parts(path, connection)  # Again: the owner's programs do not use the mutex.
+            _check_parts(path, connection)  # Check again: other programs ignore the mutex.
             if journal.mark(connection) != mark:
                 raise IllegalStateError(f"{path} was written during the copy; run this again")
             was_adopted = newest.of(connection).is_adopted

@@ -184,7 +184,7 @@ class Round:
             ),
         )
         moving = [partition.partition_id for partition in due]
-        while moving:  # One event moves the log start by a limited number, so more may be due.
+        while moving:  # One event deletes a limited number of records.
             moving = yield from self._for_each(moving, move, "deleted_records")
         reach(Failpoint.RETENTION_MOVED)
         cut = yield from self._due(
@@ -334,7 +334,7 @@ def housekeeping(core: Core, *, on_progress: Progress | None = None) -> Housekee
 
 def take_snapshot(core: Core) -> list[SnapshotInfo]:
     """Store a snapshot of the producer state of every partition; returns the newest snapshot of each."""
-    core.store.write(lambda _: None, sync=False)  # Refused if the file was opened read-only.
+    core.store.write(lambda _: None, sync=False)  # Raises an error if the file is open read-only.
     snapshot_all(core, sync=True)
     with core.store.read() as connection:
         return producer_rows.newest(connection)
@@ -381,7 +381,7 @@ class Housekeeper:
         A failure only ends the round (the write is committed already); a later round continues.
         """
         now_ms = self._core.clock.time_ms()
-        # If the clock was set back, `_looked_ms` is in the future.
+        # If the clock was set back, `_looked_ms` is in the future, so the interval counts as over.
         if self._steps is None and self._looked_ms <= now_ms < self._look_at_ms:
             return
         if not self._lock.acquire(blocking=False):

@@ -41,7 +41,7 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
     try:
         baseline.fill(unit.connection, unit.connection)
         json_views.make_all(unit.connection)
-        # Close the journal even if an interactive Python keeps the error and its traceback.
+        # Close the journal now: an interactive Python would keep it open with the error's traceback.
         with (
             closing(journal.events(unit.connection, after=begun)) as events,
             late(unit.connection, unit.projection) as folding,
@@ -77,7 +77,7 @@ def fold(
     return count
 
 
-# decisions/0001: all tables but journal and records can be folded again, so they can be verified.
+# decisions/0001: all other tables follow from the journal and the records, so a replay can verify them.
 def verify(
     connection: sqlite3.Connection, apply: Apply, inspect: Inspect, on_progress: Progress = silent
 ) -> tuple[int, list[str]]:

@@ -139,7 +139,7 @@ def _cut_after(
     rebuild(unit, on_progress)
     for partition in read_all(connection, SCHEDULED):
         _admit_losses(unit, partition, since.get(partition.partition_id, _Since()), now_ms)
-    # `rebuild` has created eosdb's triggers; these are the owner's.
+    # Triggers that `rebuild` did not create are the owner's, so create them again.
     present = {name for name, _ in connection.execute(_TRIGGERS)}
     for name, sql in triggers:
         if name not in present:

@@ -81,10 +81,10 @@ def check(
     call = (
         f"from {__name__} import main; main({os.path.abspath(path)!r}, {memory_bytes}, {allowed_s})"
     )
-    # -P keeps Python from importing modules of the current folder.
+    # With -P, Python imports no modules from the current folder, which may hold harmful ones.
     command = [sys.executable, "-P", "-c", call]
     report = None
-    # In a session of its own, Ctrl-C reaches only the caller, which then ends the process.
+    # A new session keeps Ctrl-C from the process; the caller gets it and ends the process.
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, encoding="utf-8", start_new_session=True
     ) as process:
@@ -112,17 +112,17 @@ def check(
 
 def main(path: str, memory_bytes: int, cpu_s: int) -> None:
     """The separate process: prints progress, then the report, as lines of JSON."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # End when the caller has ended.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # End as soon as the caller has ended.
     limits = {
         resource.RLIMIT_AS: memory_bytes,
         resource.RLIMIT_CPU: cpu_s,
-        # For the temporary files of the replay.
+        # Limits the temporary files that the replay writes.
         resource.RLIMIT_FSIZE: 4 * os.stat(path).st_size + 64 * _MIB,
     }
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for limit, most in limits.items():
-        with contextlib.suppress(ValueError, OSError):  # Some systems lack some limits.
-            resource.setrlimit(limit, (most, most + 1))  # SIGXCPU first, then SIGKILL.
+        with contextlib.suppress(ValueError, OSError):  # A system may lack a limit.
+            resource.setrlimit(limit, (most, most + 1))  # SIGXCPU comes first, then SIGKILL.
 
     def tell(done: int, total: int) -> None:
         sys.stdout.write(f"[{done}, {total}]\n")
@@ -134,7 +134,7 @@ def main(path: str, memory_bytes: int, cpu_s: int) -> None:
         report = Report(Verdict.DAMAGED, (str(error),))
     except MemoryError:
         report = Report(Verdict.DAMAGED, (f"it needs more memory than {size(memory_bytes)}",))
-    except Exception as error:  # The file causes any such error.
+    except Exception as error:  # An error of any kind shows that the file is damaged.
         report = Report(Verdict.DAMAGED, (f"{error!r}",))
     problems = [text[:_LONGEST_PROBLEM] for text in report.problems[:_PROBLEMS]]
     told = {**report._asdict(), "verdict": report.verdict.value, "problems": problems}
@@ -147,7 +147,7 @@ def _checked(path: str, on_progress: Progress) -> Report:
     if (reason := _not_at_rest(path)) is not None:
         return Report(Verdict.NOT_OURS, (reason,))
     try:
-        # decisions/0073: no SQL of the file runs before its schema is checked.
+        # decisions/0073: this connection runs no SQL from the file, whose schema is not checked yet.
         with translated(path), contextlib.closing(connect_untrusted(path)) as connection:
             strange, missing, others = _compared(connection)
     except EosdbError as error:
@@ -217,7 +217,7 @@ def _compared(connection: sqlite3.Connection) -> tuple[list[str], list[str], lis
         if (type_, name) in ours:
             strange.append(f"{name}: this {type_} is not as eosdb makes it")
         elif sql is None and table in {other for _, other in equal}:
-            continue  # SQLite's index for PRIMARY KEY or UNIQUE.
+            continue  # SQLite has made this index for PRIMARY KEY or UNIQUE.
         elif guard.is_own(name) or guard.is_own(table):
             strange.append(f"{name}: eosdb has no such {type_} (on {table})")
         else:

@@ -180,7 +180,7 @@ class RecordCheck:
         if type(event) is BatchAppended:
             partition = self._partitions.get(event.partition_id)
             kept_from = event.base_offset + 1 if partition is None else partition.kept_from
-            # One query for many batches works only if all their records are there and have checksums.
+            # Batches share a query only if all their records exist and have checksums.
             if not (event.has_checksums and event.base_offset >= kept_from):
                 self._range(position, event)
                 return
@@ -261,7 +261,7 @@ class RecordCheck:
         query = _PROOFS.format(rows=", ".join(["(?, ?, ?, ?)"] * len(batches)))
         try:
             (right,) = self._connection.execute(query, parameters).fetchone()
-        except (sqlite3.Error, MemoryError):  # decisions/0060: then Python's check names the fault.
+        except (sqlite3.Error, MemoryError):  # decisions/0060: Python code reports the fault.
             return False
         return bool(right == len(batches))
 
@@ -397,7 +397,7 @@ def verified(store: Store, clock: Clock, on_progress: Progress | None) -> Verify
                 check = RecordCheck(connection, baseline.read(connection).position)
                 events, differences = replay.verify(connection, apply, check.inspect, report)
                 problems += [*differences, *check.finish()]
-                # These tables are not folded from events.
+                # Replay cannot check the tables that follow, because they do not come from events.
                 problems += group_rows.altered_sessions(connection)
                 problems += baseline.problems(connection)
                 problems += [*file_id.problems(connection), *newest_schema.problems(connection)]
@@ -434,7 +434,7 @@ def _integrity_beside(connection: sqlite3.Connection) -> Iterator[Callable[[], l
         try:
             yield check.result
         finally:
-            # Repeated, because SQLite ignores an interrupt before the statement has begun.
+            # Repeat the interrupt, because SQLite ignores it if the statement has not begun.
             while not check.done():
                 connection.interrupt()
                 wait([check], _INTERRUPT_EVERY_S)

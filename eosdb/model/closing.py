@@ -52,7 +52,7 @@ class Closing:
         """Run the remaining steps. If a step fails, the others still run, and then its error is raised; the
         step is not repeated. Returns at once if another thread is running the steps."""
         try:
-            # decisions/0018: acquired inside `try`, so an interrupt cannot leave it held.
+            # decisions/0018: acquire inside `try`, so that `finally` releases the lock after an interrupt.
             if not self._lock.acquire(blocking=False):
                 return
             while self._left:
@@ -67,7 +67,7 @@ class Closing:
             if failure is not None:
                 raise failure
         finally:
-            try:  # noqa: SIM105 - decisions/0018: a call into C comes first.
+            try:  # noqa: SIM105 - decisions/0018: the release must come first, before any interrupt.
                 self._lock.release()
             except RuntimeError:
-                pass  # Another thread is running the steps.
+                pass  # This thread does not hold the lock.

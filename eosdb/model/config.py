@@ -66,7 +66,7 @@ def unknown_text(what: str, unknown: Iterable[str], names: Collection[str]) -> s
     """Return an error text with the unknown names, a suggestion for each, and the known names."""
     told = []
     for name in sorted(map(str, unknown)):
-        # Names with dots may be misspelt: Kafka's settings and eosdb's topic settings have them.
+        # Also try `_` for `.` and `.` for `_`, because only some kinds of settings have dots.
         spellings = (name.lower().replace(*separators) for separators in ("._", "_."))
         told.append(
             f"{name!r}" + next(filter(None, (guess(text, names) for text in spellings)), "")
@@ -95,7 +95,7 @@ class BrokerConfig:
     lock_timeout_ms: int = 30_000
     """How long a write waits for other writers, in this process and elsewhere, before it raises
     DatabaseLockedError (not a Kafka setting)."""
-    # decisions/0007: every transaction has an epoch of its own, unless version 1 is set.
+    # decisions/0007: under version 2, every transaction has a producer epoch of its own.
     transaction_version: int = 2
     """The transaction version offered to producers: 2 (KIP-890, an epoch for each transaction), or 1."""
     transaction_max_timeout_ms: int = 900_000

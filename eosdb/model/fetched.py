@@ -60,8 +60,7 @@ class Rows(NamedTuple):
     value: Sequence[bytes | None] = ()
     headers: Sequence[Any] = ()
     """Decoded; empty if no record has any."""
-    # decisions/0058: `offset` follows a column without an index, so SQLite reads it from the row and not
-    # from an index.
+    # decisions/0058: placed after unindexed columns, the offset is read from the row, not from an index.
     offset: Sequence[int] = ()
     producer_id: Sequence[int] = ()
     producer_epoch: Sequence[int] = ()
@@ -74,7 +73,7 @@ class Rows(NamedTuple):
         return Rows._make(tuple(compress(column, kept)) for column in self)
 
 
-# decisions/0083: all readers get a Block.
+# decisions/0083: every way of reading returns a Block.
 @dataclass(frozen=True, slots=True)
 class Block:
     """The records of a partition from offset `start` to `stop` (exclusive), read in one snapshot."""

@@ -105,7 +105,7 @@ def lend() -> Callable[[], object] | None:
     """
     from anyio import from_thread
 
-    with suppress(RuntimeError):  # This thread is in no pool, or the loop has ended.
+    with suppress(RuntimeError):  # The thread is in no pool, or the loop has ended.
         return from_thread.run_sync(_lent)
     return None
 
@@ -123,7 +123,7 @@ def _lent() -> Callable[[], object]:
         limiter.total_tokens -= 1
 
     def give_back() -> None:
-        with suppress(RuntimeError):  # The loop and its pool have ended.
+        with suppress(RuntimeError):  # The loop has ended, and its pool with it.
             loop.call_soon_threadsafe(take_back)
 
     return give_back

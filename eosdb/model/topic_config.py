@@ -26,7 +26,7 @@ from eosdb.model.values import TimestampType
 
 MOVING_TO: Final = "eosdb.moving.to"
 MOVED_TO: Final = "eosdb.moved.to"
-# decisions/0046: these settings close a topic to every writer.
+# decisions/0046: while `eosdb.moving.to` or `eosdb.moved.to` is set, no client may write to the topic.
 _CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 

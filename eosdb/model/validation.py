@@ -63,7 +63,7 @@ def check_collection(name: str, value: object) -> Iterable[object]:
 def check_mapping(name: str, value: object) -> Mapping[object, object]:
     if type(value) is dict or isinstance(
         value, Mapping
-    ):  # The look-up of an abstract class is slow.
+    ):  # `type` first: an `isinstance` with an abstract class is slow.
         return value
     raise errors.InvalidRequestError(
         f"{name}: got {shown(value)}, expected a mapping by TopicPartition"

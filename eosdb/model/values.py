@@ -16,10 +16,9 @@ from eosdb.errors import ApiError
 from eosdb.model.answers import Tabular
 from eosdb.model.clock import DeliverAt
 
-# `ConsumerRecord` without parameters has keys and values of type Any. Consumers return `bytes | Any`, as
-# typeshed does for `re.Match.group`: `bytes | None` would force every program to check for None, which most
-# topics do not have. Only type checkers see the defaults of type variables, and they know typing_extensions
-# even if it is not installed.
+# For ConsumerRecord without parameters, keys and values have type Any. A consumer returns `bytes | Any`, as
+# typeshed does for `re.Match.group`: `bytes | None` would force every program to check for None. Type
+# checkers know typing_extensions even if it is not installed, and only they see these defaults.
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
@@ -196,7 +195,7 @@ class TransactionState(Enum):
         self.may_expire: Final = self.is_complete or self.name == "EMPTY"
         """No transaction is open or ending (Kafka: isExpirationAllowed)."""
 
-    # A state is a single object, so hashing its identity suffices. Enum's own hash is slower.
+    # A state is a single object, so its identity is enough. Enum's own hash is slower.
     __hash__ = object.__hash__
 
     @classmethod

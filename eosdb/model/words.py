@@ -104,7 +104,7 @@ def _installs(extra: str) -> str:
 
     in_a_checkout = f"pip install '.[{extra}]' in a checkout of eosdb"
     try:
-        # pip writes this file if eosdb was not installed from an index (PEP 610).
+        # This file exists if pip installed eosdb from a folder or a URL (PEP 610).
         text = metadata.distribution("eosdb").read_text("direct_url.json")
     except metadata.PackageNotFoundError:
         return in_a_checkout

@@ -51,7 +51,7 @@ def _outcome() -> tuple[ModuleType | None, str]:
         module = importlib.import_module("eosdb.native._rows")
     except ImportError as error:
         return None, f"not built for this Python ({error})"
-    if not hasattr(module, "lean"):  # The newest function of the module.
+    if not hasattr(module, "lean"):  # Earlier versions of the module have no `lean`.
         return None, "built from an earlier version of eosdb; build it anew"
     missing = module.find(_sqlite_file())
     if missing is not None:

@@ -150,7 +150,7 @@ def watch(connection: sqlite3.Connection) -> None:
     them."""
     if connection.execute(_WATCHED).fetchone() is None:
         connection.create_function(_FUNCTION, -1, _RowsSum())
-        # This makes INSERT OR REPLACE run the DELETE trigger for the rows that it deletes.
+        # With this, INSERT OR REPLACE also runs the DELETE triggers, for the rows that it replaces.
         connection.execute("PRAGMA recursive_triggers=1")
         for table in map(in_baseline, materialized_tables()):
             for change, body in _bodies(connection, table):

@@ -24,7 +24,7 @@ from eosdb.store.store import Store
 from eosdb.system.road import road
 
 _AT_ONCE: Final = 100
-# Searching the text is enough: SQL has no other spelling or alias for these names.
+# A search in the text finds every use, because SQL cannot spell these names in another way.
 _OF_THE_PROCESS: Final = re.compile(
     "hard_heap_limit|soft_heap_limit|temp_store_directory|data_store_directory|fts3_tokenizer", re.I
 )
@@ -69,7 +69,7 @@ def info(store: Store) -> dict[str, object]:
             "coordinator_epoch": counters.get("coordinator_epoch", 0),
             "next_producer_id": counters.get("next_producer_id", 0),
         }
-        connection.execute("COMMIT")  # So `wal_held_by` does not list this snapshot.
+        connection.execute("COMMIT")  # End the snapshot, so that it is not listed as a reader.
         return facts | {"wal_held_by": wal.readers(store.path)}
 
 
@@ -111,14 +111,14 @@ def _rows(
     """Yield the columns, then the rows. A short result is read at once. A longer one holds a snapshot until
     its last row is read or the iterator is dropped."""
     with refusals(path), closing(connection):
-        # Rejects ATTACH anywhere in the statement. An authorizer would turn a signal during its callback
-        # into a rejection.
+        # With limit 0, ATTACH fails anywhere in a statement. An authorizer would also reject the statement
+        # when a signal interrupts its callback.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         with hearing(connection):
             cursor = connection.execute(sql, tuple(parameters))
             rows = cursor.fetchmany(_AT_ONCE)
         if len(rows) < _AT_ONCE:
-            connection.close()  # All rows are read, so the snapshot can end.
+            connection.close()  # All rows are read, so the snapshot ends.
         yield tuple(column[0] for column in cursor.description or ())
         yield from rows
         if len(rows) == _AT_ONCE:
@@ -198,7 +198,7 @@ def columns(connection: sqlite3.Connection, view: str) -> dict[str, str]:
     ).fetchone()
     if row is not None:
         types |= {column["name"]: _JSON_TYPES[column["type"]] for column in parsed(row[0])}
-    # Typed views also compute their key as text. Views of an earlier version declare it as BLOB.
+    # Typed views also compute their key as text, which views of an earlier version declare as BLOB.
     computed = "" if row is None else "TEXT"
     return {
         name: types.get(name, _PLAIN_TYPES.get(declared, declared) or computed)

@@ -59,7 +59,7 @@ class Readers:
         """Yield a read-only connection on one snapshot of the file."""
         reader, connection = object(), None
         try:
-            # Inside the try: after an interrupt, `close` would wait for this reader for ever.
+            # Inside `try`, so that `finally` removes this reader after an interrupt: `close` waits for it.
             connection = self._check_out(reader)
             connection.execute("BEGIN")
             yield connection
@@ -104,7 +104,7 @@ class Readers:
 
     def go_on(self) -> None:
         self._is_paused = False
-        with contextlib.suppress(RuntimeError):  # Reading was not paused.
+        with contextlib.suppress(RuntimeError):  # Reading is not paused.
             self._pausing.release()
 
     def _wait_for_others(self, patience_s: float | None) -> bool:
@@ -147,10 +147,10 @@ class Readers:
             self._opening.acquire(timeout=_TURN_S)
             return self._taken() or self._open()
         finally:
-            try:  # noqa: SIM105 - decisions/0018: a call into C comes first.
+            try:  # noqa: SIM105 - decisions/0018: the release must come first, before any interrupt.
                 self._opening.release()
             except RuntimeError:
-                pass  # This thread's wait timed out, so another thread may have released the lock.
+                pass  # The wait timed out, and the thread with the lock has released it.
 
     def _taken(self) -> sqlite3.Connection | None:
         try:
@@ -159,7 +159,7 @@ class Readers:
             return None
 
     def _open(self) -> sqlite3.Connection:
-        self._files.check()  # If the WAL is missing, SQLite reports a failing disk.
+        self._files.check()  # Finds a missing WAL; SQLite would report a failing disk.
         with translated(self._path):
             if self._untrusted:
                 connection = connect_untrusted(self._path)
@@ -179,7 +179,7 @@ class Readers:
         try:
             if connection is not None:
                 try:
-                    if connection.in_transaction:  # Some callers end their snapshot early.
+                    if connection.in_transaction:  # Some callers have ended it already.
                         connection.execute("COMMIT")
                     self._idle.append(connection)
                 except sqlite3.Error:
@@ -194,7 +194,7 @@ class Readers:
 
     def _leave(self, reader: object) -> None:
         self._reading.pop(reader, None)
-        with contextlib.suppress(RuntimeError):  # The lock is free: no thread waits.
+        with contextlib.suppress(RuntimeError):  # No thread waits.
             self._woken.release()
 
 

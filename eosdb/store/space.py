@@ -64,7 +64,7 @@ def give_back(unit: Unit, is_over: Callable[[], bool]) -> int:
     `is_over()`. Returns the bytes freed. The file shrinks at the next checkpoint."""
     before = pages(unit.connection)
     for _ in range(min(surplus(unit.connection), _PAGES_PER_UNIT)):
-        # Python's driver runs the pragma only up to its first row, which is after one page.
+        # One page per statement: Python's driver stops the pragma at its first row, after one page.
         unit.execute("PRAGMA incremental_vacuum(1)").fetchall()
         if is_over():
             break

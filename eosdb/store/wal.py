@@ -63,7 +63,7 @@ def read_index(path: str) -> WalIndex | None:
         return None
     values = _LAYOUT.unpack(content)
     salts = struct.pack("=2I", *values[8:10])
-    # A page size of 65,536 is stored as 1 in two bytes.
+    # The page size has two bytes, where 1 means 65,536.
     page_size = (values[3] & 0xFE00) + ((values[3] & 1) << 16)
     return WalIndex(values[4], (values[6], values[7]), salts, values[12], values[13:], page_size)
 

@@ -114,11 +114,11 @@ def is_on_road(file: LockFile, *, is_portable: bool) -> bool:
     return _is_locked(file, _bytes(fcntl.F_WRLCK, _ROADS[is_portable]))
 
 
-# decisions/0061: one implementation's locks do not exclude the other's.
+# decisions/0061: locks of the two implementations do not exclude each other, so a file uses only one.
 def keep_out_other_road(file: LockFile, *, is_portable: bool) -> None:
     """Take a lock that shows other openers this opener's implementation. Raises IllegalStateError if the
     file is open with the other implementation."""
-    # Checked before the lock, too: a failing attempt must not block openers with the other implementation.
+    # Look before the lock, too: a failing attempt must not block openers of the right implementation.
     if not is_on_road(file, is_portable=not is_portable):
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, _bytes(fcntl.F_RDLCK, _ROADS[is_portable]))
         if not is_on_road(file, is_portable=not is_portable):

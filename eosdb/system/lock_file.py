@@ -53,7 +53,7 @@ def _opened(path: str) -> int:
         with contextlib.suppress(FileNotFoundError):
             return os.open(path, flags)
         with contextlib.suppress(FileExistsError):
-            # O_EXCL fails for a link, whose target would otherwise get another owner and mode below.
+            # O_EXCL refuses a symbolic link: its target must not get another owner and mode.
             descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
             _give_to_owner(descriptor, path.rpartition(LOCK)[0])
             return descriptor

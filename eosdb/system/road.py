@@ -108,7 +108,7 @@ class Road(Protocol):
         unknown)."""
 
 
-# decisions/0061: the process never changes its implementation.
+# decisions/0061: the implementation is chosen once for each process, at import.
 if sys.platform == "linux" and os.environ.get(VARIABLE) != "1":
     from eosdb.system import linux
 

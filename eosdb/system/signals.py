@@ -57,7 +57,7 @@ def stopped_by_signals(
 
     def interrupt(number: int, frame: object) -> None:
         terminate(number, frame)
-        # Not by logging, whose lock the interrupted code may hold.
+        # Writes directly, because the interrupted code may hold the lock of `logging`.
         with contextlib.suppress(OSError):
             os.write(_STDERR, _SAID)
 

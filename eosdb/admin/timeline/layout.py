@@ -316,7 +316,7 @@ class _Lane:
             width = max(right - left, least.least_width)
             for kind in KINDS:
                 if count := counts.get(kind):
-                    # Columns of rarer kinds are painted over this one, so each begins at the bottom.
+                    # All columns begin at the bottom, and rarer kinds cover others, so heights add up.
                     height = min(height + max(count * high / full, least.least_height), high)
                     key = f"band-{it.partition}-{kind}"
                     bands[kind].append(

@@ -204,7 +204,7 @@ class _Found:
         at, after = max(at, frame.start), min(after, frame.end)
         while at < after and edges:
             place, stop = at, after
-            if frame.by == "time":  # If a clock was set back, the time may lie outside of the bins.
+            if frame.by == "time":  # If a clock was set back, `time_ms` may be outside of the bins.
                 place = min(max(time_ms, edges.start), edges.stop - 1)
             number = (place - edges.start) // edges.step
             if frame.by == "offset":
@@ -294,7 +294,7 @@ def scan(
     next(steps)
     for at, after, producer_id, is_transactional, control, time_ms in steps:
         if at >= frame.end:
-            # A transaction that the log shows as open has no marker.
+            # An open transaction has no marker to wait for, so stop if only open transactions remain.
             if all(0 <= unfinished.get(p, -1) <= one.first for p, one in running.items()):
                 break
             if producer_id not in running:
@@ -315,7 +315,7 @@ def scan(
                 one.by_bin[number] += count
     steps.close()
     for producer_id, first in unfinished.items():
-        first = max(first, row.log_start_offset)  # Its first records may have been deleted.
+        first = max(first, row.log_start_offset)  # The first records may have been deleted.
         if producer_id not in running:
             first_ms = _appended_ms(connection, row, _FIRST, first, frame.start_ms)
             running[producer_id] = _Running(first, first_ms)

@@ -109,7 +109,7 @@ def _band(columns: Sequence[Shape]) -> str:
 def _element(shape: Shape, link: Link | None) -> Iterator[str]:
     x, y, width, height = _place(shape)
     if shape.is_text:
-        if shape.kind == "name":  # The text is right-aligned, because fonts differ in width.
+        if shape.kind == "name":  # Fonts differ in width, so names are aligned on the right.
             x += cells(shape.text) * _X
         if shape.text != "┴":
             yield _text(x, y + 0.7 * _Y, shape.text, shape.kind)
@@ -130,7 +130,7 @@ def _element(shape: Shape, link: Link | None) -> Iterator[str]:
         name = f' id="{shape.key}"' if shape.key else ""
         rect = f'<g role="row"{name}><g role="cell">{rect}</g></g>'
     yield rect
-    if shape.is_closed and shape.text:  # A marker would hide a narrow bar.
+    if shape.is_closed and shape.text:  # A bar without text is too narrow for a marker.
         yield f'<path class="marker" d="M{x + width:.2f} {y - 1:.2f}v{height + 2:g}"/>'
     if shape.text:
         yield _text(x + 4, y + height / 2 + 3.5, shape.text, f"name inside {shape.kind}")

@@ -76,7 +76,7 @@ def checked(
     for name, value in changes.items():
         if (
             name not in SETTINGS and value is not None
-        ):  # As in Kafka, an unknown setting can be reset.
+        ):  # As in Kafka, an unknown setting may be removed.
             raise InvalidConfigError(
                 f"group setting {name!r} is not known; expected {' or '.join(SETTINGS)}"
             )

@@ -198,7 +198,8 @@ def heartbeat(
     changed = group.with_members([member], [replaced.member_id] if replaced is not None else ())
     numbers = _subscribed_topics(changed, topics)
     hash_ = _metadata_hash(numbers)
-    # Epoch 0 is reserved for joins, so a new group bumps its epoch. `remove` has bumped it already.
+    # A new group has epoch 0 and must get epoch 1, because epoch 0 in a heartbeat means a join. If a member
+    # was removed, `remove` has bumped the epoch already.
     is_bumped = (
         group.group_epoch == 0
         or _subscription(member) != _subscription(before)
@@ -209,7 +210,7 @@ def heartbeat(
         changed = _with_target(changed, topics, numbers)
         member = known_member(changed, member.member_id)
     others = (m.owned for m in changed.members if m.member_id != member.member_id)
-    # Partitions that the member must give up stay taken until its next heartbeat confirms the revocation.
+    # Partitions that the member must give up are taken until a heartbeat confirms the revocation.
     taken = member.pending_revocation.union(*others)
     reconciled = _reconciled(member, changed.assignment_epoch, beat.owned, taken, now_ms)
     return changed.with_members([reconciled])
@@ -404,7 +405,7 @@ def _subscribed_topics(group: ConsumerGroup, topics: Topics) -> dict[int, int]:
 
 def _metadata_hash(topics: Mapping[int, int]) -> int:
     """A hash of 53 bits over the subscribed topics and their partition counts."""
-    # decisions/0072: every JSON reader keeps 53 bits exactly.
+    # decisions/0072: 53 bits, because some JSON readers round larger integers.
     digest = hashlib.blake2b(repr(sorted(topics.items())).encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> 11 if topics else 0
 

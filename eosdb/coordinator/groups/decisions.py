@@ -105,8 +105,7 @@ def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Grou
         group.state is GroupState.STABLE and group.leader != joining.member_id
     )
     if same and distributed:
-        # A static member that was away during the others' joins has kept its place and is in the
-        # generation.
+        # The generation has this static member already: it was away while other members joined.
         return _with(group, current, replace(current, has_joined=True))
     updated = replace(
         joining, group_instance_id=current.group_instance_id, assignment=current.assignment

@@ -97,7 +97,7 @@ def _consumer_row(group: ConsumerGroup) -> tuple[object, ...]:
     )
 
 
-@lru_cache(maxsize=64)  # Every heartbeat reads the members; few heartbeats change them.
+@lru_cache(maxsize=64)  # Cached: every heartbeat reads the members, but few change them.
 def members_of(text: str) -> tuple[ConsumerMember, ...]:
     return tuple(map(_consumer_member, parsed(text)))
 
@@ -143,11 +143,11 @@ _READ: Final = f"SELECT {_OF_BOTH} FROM {{groups}}"
 _DELETE: Final = Statement("DELETE FROM {groups} WHERE group_id = ?")
 _ALL: Final = Statement(_READ)
 _BY_ID: Final = Statement(f"{_READ} WHERE group_id = ?")
-# The query starts from sessions, because every member has a session and most groups may be empty.
+# The query starts from sessions, because every member has a session, and many groups have no members.
 _WITH_MEMBERS: Final = (
     "SELECT group_id, members FROM groups WHERE group_id IN (SELECT group_id FROM group_sessions)"
 )
-# decisions/0009: requests write the lease; no event records a renewal.
+# decisions/0009: a heartbeat renews the lease in this table; no event in the journal records this.
 _LEASE: Final = "INTO group_sessions (group_id, member_id, expires, checksum) VALUES (?, ?, ?, ?)"
 _BEGIN: Final = f"INSERT OR IGNORE {_LEASE}"
 _RENEW: Final = f"INSERT OR REPLACE {_LEASE}"
@@ -179,7 +179,7 @@ def stored_members(source: Unit | sqlite3.Connection) -> list[tuple[str, str]]:
     return source.execute(_WITH_MEMBERS).fetchall()
 
 
-@lru_cache(maxsize=1_000)  # The check for dead processes runs every 200 ms.
+@lru_cache(maxsize=1_000)  # Cached for the check for dead processes (every 200 ms).
 @reads("groups")
 def owner_locks(members: str) -> tuple[tuple[str, int], ...]:
     """The member ids and lock numbers of the members that hold locks."""

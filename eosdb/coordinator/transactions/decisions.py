@@ -130,7 +130,8 @@ def _next_pair(
     """The next pair while no transaction is open, and the epoch that it replaces (-1 if no repeat can be
     recognised). Raises ProducerFencedError."""
     replaced = ProducerIdAndEpoch(current.previous_producer_id, current.last_producer_epoch)
-    # No client ever gets the fencing epoch. The client with the epoch before it continues under a new id.
+    # The last epoch only fences, and no client gets it. The client with the epoch before it continues with
+    # a new producer id.
     fenced_at_the_end = current.producer_epoch > LAST_CLIENT_EPOCH and expected == replaced
     if expected is None or expected == current.producer or fenced_at_the_end:
         last_epoch = NO_PRODUCER_EPOCH if expected is None else expected.producer_epoch
@@ -138,7 +139,7 @@ def _next_pair(
             return ProducerIdAndEpoch(fresh(fresh_producer_id), 0), last_epoch
         return ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1), last_epoch
     if expected == replaced:
-        # The replaced epoch of another producer id does not belong to the current producer id.
+        # If the producer id was replaced too, the replaced epoch belonged to the old id.
         rotated = current.previous_producer_id != current.producer_id
         return current.producer, NO_PRODUCER_EPOCH if rotated else current.last_producer_epoch
     raise stale_producer(errors.ProducerFencedError, current, expected)
@@ -259,7 +260,7 @@ _ENDS: Final = {
 """By `committed`: the states after the decision and after the completion."""
 
 
-# decisions/0007: under version 2 the end of a transaction raises the epoch.
+# decisions/0007: under transaction version 2, ending a transaction also bumps the producer epoch.
 def end(
     current: TransactionMetadata | None,
     producer_id: int,

@@ -71,7 +71,7 @@ def expected(
         return _INITIALIZED
     if before is None:
         return None
-    # Unpacking costs less than attributes, and this runs three times per transaction.
+    # Unpacking is faster than reading attributes, and this runs three times for each transaction.
     (
         _, current_id, current_epoch, last_epoch, previous_id, state, timeout_ms, start_time_ms, _,
         partitions, groups, _, usual_version,
@@ -100,7 +100,7 @@ def expected(
     ))  # fmt: skip
 
 
-@lru_cache(16)  # A transaction calls this four times, often with the same values.
+@lru_cache(16)  # Each transaction calls this four times, often with equal values.
 def in_order(joined: frozenset[Any]) -> tuple[Any, ...]:
     """The partitions or groups in the order in which events store them."""
     return tuple(sorted(joined))
@@ -119,7 +119,7 @@ def _in(states: Iterable[TransactionState]) -> str:
     return f"IN ({', '.join(repr(state.label) for state in states)})"
 
 
-# These conditions are spelled as in the partial indexes, so that SQLite uses the indexes.
+# SQLite uses a partial index only if the query spells the condition in the same way.
 IS_ONGOING: Final = f"= '{ONGOING.label}'"
 IS_DECIDED: Final = _in(state for state in TransactionState if state.is_decided)
 IS_COMPLETE: Final = _in(state for state in TransactionState if state.is_complete)
@@ -145,7 +145,7 @@ _TIMED_OUT: Final = (
     "SELECT transactional_id FROM transactional_ids "
     f"WHERE state {IS_ONGOING} AND start_time + timeout_ms < ? ORDER BY start_time + timeout_ms LIMIT 1"
 )
-# `instr` makes SQLite use the index of open transactions, which are few. Ids of sinks may be many.
+# `instr`, unlike LIKE or a range, keeps SQLite on the index of open transactions, which are few.
 _OWNED: Final = (
     f"SELECT transactional_id, producer_epoch FROM transactional_ids WHERE state {IS_ONGOING} "
     f"AND (instr(transactional_id, '{SINK}') = 1 OR instr(transactional_id, '{OWNED_BY}')) "
@@ -267,7 +267,7 @@ def record(
         id_, producer_id, epoch, last_epoch, previous_id, state, timeout_ms, start_time_ms, _, partitions,
         groups, next_id, version,
     ) = after  # fmt: skip
-    # Half as expensive as the class, and this runs three times per transaction.
+    # `tuple.__new__` takes half as long as the class, and this runs three times for each transaction.
     changed = tuple.__new__(kinds.TransactionStateChanged, (
         now_ms, id_, producer_id, epoch, last_epoch, previous_id,
         None if before is None else before.state, state, timeout_ms, start_time_ms,
@@ -347,7 +347,7 @@ def write_markers_and_complete(
                 is_expected=True,
             )
         except (errors.UnknownTopicOrPartitionError, errors.InvalidProducerEpochError):
-            continue  # A deleted topic counts as done.
+            continue  # The topic was deleted, so it needs no marker.
     completed = complete(decided, now_ms)
     record(unit, decided, completed, now_ms)
     return completed

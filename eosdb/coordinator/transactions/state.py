@@ -102,7 +102,7 @@ def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetad
     """The metadata with these changes (TransactionMetadata.prepareTransitionTo, completeTransitionTo).
     Raises IllegalTransitionError if the new state may not follow the current one, or the changes do not
     fit it."""
-    # `_replace` takes three times as long.
+    # `_replace` would take three times as long.
     new = tuple.__new__(TransactionMetadata, map(changes.get, TransactionMetadata._fields, current))
     broken: str | None = "that is not a legal transition"
     if current.state in LEGAL_PREVIOUS[new.state]:
@@ -143,7 +143,7 @@ def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | No
     elif after != before:
         return f"the producer changed from {before} to {after}"
     if new.timeout_ms != old.timeout_ms:
-        # decisions/0034: the open transaction of a living producer gets more time.
+        # decisions/0034: an open transaction gets more time if its producer's process is alive.
         is_prolonged = new.state is old.state is ONGOING
         if not is_prolonged or new.timeout_ms < old.timeout_ms:
             return "the timeout changed"

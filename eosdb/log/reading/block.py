@@ -41,7 +41,7 @@ _ROOM: Final = 8 << 20
 for larger records the way of reading matters little."""
 _WHOLE_GIVEN: Final = (
     "key, value, headers, control, checksum, ?, ?, ?, ?, "
-    # decisions/0058: listed after unindexed columns, the offset is read from the row, not an index.
+    # decisions/0058: placed after unindexed columns, the offset is read from the row, not from an index.
     '"offset", timestamp, timestamp_type, producer_id, is_transactional'
 )
 _WHOLE_OTHERS: Final = "producer_epoch, sequence, sequence_round, position"
@@ -69,7 +69,7 @@ def read_whole(
     `max_bytes`, if anything is unusual, or if the accelerator cannot make them. Batches need not reach
     `stop`: they have at least one record, and otherwise as many as fit into `max_bytes`."""
     module = accelerator.rows()
-    # Every row from `start` on must exist with a checksum.
+    # The accelerator needs every row from `start` on, with a checksum.
     whole_from = max(partition.clean_offset, partition.log_start_offset, partition.checked_from)
     if module is None or partition.checked_from < 0 or start < whole_from:
         return None
@@ -98,7 +98,7 @@ def read_whole(
         sqlite3.Error,
         MemoryError,
         UnicodeDecodeError,
-    ):  # decisions/0060: the reading in Python finds the error and raises it.
+    ):  # decisions/0060: the Python code finds and raises the error.
         return None
 
 
@@ -126,7 +126,7 @@ def _batches(
     """Return Kafka's record batches without their checksums, markers included."""
 
     def run() -> None:
-        # decisions/0060: a full output buffer also makes the statement fail.
+        # decisions/0060: the statement also fails if the output buffer is full, which is no error.
         with suppress(sqlite3.Error, MemoryError):
             connection.execute(_WHOLE_BATCHES, parameters).fetchone()
 
@@ -297,10 +297,10 @@ def _measured(
     else:
         rows = []
         while len(rows) <= max_records and (chunk := cursor.fetchmany(_CHUNK)):
-            # Sizes are summed by chunk in C, and by row only in the chunk that reaches the limit.
+            # C sums the sizes of a whole chunk; only the chunk at the limit is summed row by row.
             try:
                 size = sum(sum(map(len, filter(None, map(part, chunk)))) for part in _MEASURED)
-            except TypeError:  # A damaged row has a number as key or value; the rows end there.
+            except TypeError:  # A damaged row has a number as key or value; stop here.
                 rows += chunk
                 break
             if size > left:

@@ -19,7 +19,7 @@ from eosdb.model.fetched import Want
 from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
 
 _TIMES: Final = (
-    # The look-up by rowid takes the values from the row, not from the index.
+    # The join by rowid makes SQLite take the values from the row and not from an index.
     'SELECT r.timestamp, r."offset", r.control IS NULL, r.partition_id = asked '
     "FROM (SELECT ? AS asked, rowid, * FROM records) i CROSS JOIN records r ON r.rowid = i.rowid "
     'WHERE i.partition_id = asked AND i."offset" >= ? AND i."offset" < ? ORDER BY i."offset"'
@@ -67,7 +67,7 @@ def first_data_at(
     """Return the first record at or after `timestamp` that the isolation level shows; None without one.
     Markers do not count, and under read_committed neither do aborted records. Raises CorruptDatabaseError
     and CorruptRecordError."""
-    # The time of a marker is its append time, which is not the time of any data.
+    # The index also has the times of markers, so it gives only a start; the scan below skips markers.
     start = _all_older_below(connection, partition, timestamp)
     bound = block.upper_bound(partition, read_committed=read_committed)
     for times in _walk(connection, partition, start, bound):
@@ -114,8 +114,8 @@ def _newest(connection: sqlite3.Connection, partition: Partition) -> OffsetAndTi
 def _all_older_below(connection: sqlite3.Connection, partition: Partition, timestamp: int) -> int:
     """Return the start of the scan: by the time index, all records below it are older. Raises
     CorruptDatabaseError and CorruptRecordError."""
-    # decisions/0058: an index entry has no checksum, so it is compared with the newest record before it:
-    # that record has the entry's time, and comes after the previous entry.
+    # decisions/0058: an index entry has no checksum, so records must confirm it: the newest one between the
+    # previous entry and this one must have this entry's time.
     entries = connection.execute(_TIME_INDEX, (partition.partition_id, timestamp)).fetchall()
     begin = partition.log_start_offset
     newest: tuple[int, int]

@@ -69,7 +69,7 @@ _ABORTED: Final = """
 """
 COUNTED_MAX: Final = 1_000
 """The most records of a partition that are read for the lag of all groups."""
-# `typeof` does not read the content, so a large value before the column is not read.
+# `typeof` needs only the header of a row, so SQLite does not load large values.
 _TAILS: Final = f"""
     SELECT p.partition_id, p.log_start_offset, (
         SELECT json_array(
@@ -98,7 +98,7 @@ _TAILS: Final = f"""
 """
 
 
-# decisions/0013: lag is counted only here, in records to be read, not in offsets.
+# decisions/0013: lag is the number of records to read, not of offsets; only this function counts it.
 def measure(
     connection: sqlite3.Connection, partition: Partition, position: int, *, read_committed: bool
 ) -> Lag:
@@ -129,7 +129,7 @@ class Tail(NamedTuple):
         return position if position < self.begins or at == len(self.offsets) else self.offsets[at]
 
 
-# decisions/0013: one statement at a constant cost, for views of many groups.
+# decisions/0013: one statement for all groups, whose cost does not depend on their lag.
 @reads("records")
 def tails(connection: sqlite3.Connection, starts: Mapping[int, int]) -> dict[int, Tail]:
     """Return each partition's tail by partition id: at most from the given offset on, and at most

@@ -60,7 +60,7 @@ def _are_written(name: str, column: Sequence[Any]) -> bool:
     )
 
 
-# decisions/0058: a record's own checksum does not show that it is the requested record.
+# decisions/0058: a valid checksum does not show that a record is the requested one; its offset must fit.
 def sound(partition: Partition, offsets: Sequence[Any], start: int, end: int) -> int:
     """Return how many leading offsets can be the rows of [start, end): each once, in order, and without
     gaps above the clean offset."""
@@ -95,7 +95,7 @@ def checked(
     CorruptRecordError if the first row is bad."""
     offsets = rows.offset
     count = sound(partition, offsets, offset, end)
-    # Records from before schema 7 have no checksums.
+    # Records older than schema 7 have no checksum.
     old = count
     if partition.checked_from >= 0:
         old = bisect_left(offsets[:count], partition.checked_from)
@@ -111,7 +111,7 @@ def checked(
         return count, next_offset
     at = offsets[count] if count < len(offsets) else next_offset
     is_another = count < len(offsets) and not (at is not None and next_offset <= at < end)
-    if not is_another:  # The gap reaches the clean offset, above which none is allowed.
+    if not is_another:  # Below the clean offset compaction may leave gaps; skip this one.
         next_offset = max(next_offset, min(partition.clean_offset, end))
     if next_offset == offset < end:
         raise damaged(partition, offset, "cannot be found" if is_another else "is missing")

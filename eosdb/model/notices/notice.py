@@ -66,7 +66,7 @@ class _Lines(logging.Handler):
             _write(repeated.counted)
 
     def _tell_the_rest(self) -> None:
-        if hasattr(sys, "last_value"):  # A traceback was the program's last output.
+        if hasattr(sys, "last_value"):  # The output should end with the program's traceback.
             return
         with self._lines:
             for repeated in self._kinds.values():
@@ -103,7 +103,7 @@ _saying: Final = threading.local()
 line."""
 
 
-# decisions/0047: log lines are data, and the documentation is generated from them.
+# decisions/0047: each kind of log line is an object, from which the documentation is generated.
 @dataclass(frozen=True, slots=True)
 class Notice:
     """A kind of log line: its logger, level, fields and sentence. `action` is a name for programs and a
@@ -156,7 +156,7 @@ class Notice:
             if self.logger.filter(record):
                 handle(record)
         except Exception:
-            # logging's own handlers treat their errors in the same way.
+            # As in logging's own handlers, an error is printed or ignored.
             if logging.raiseExceptions and sys.stderr is not None:
                 traceback.print_exc()
         finally:
@@ -190,7 +190,7 @@ class Untold:
             try:
                 notice, trace, values = self.waiting.popleft()
             except IndexError:
-                return  # Another thread took it.
+                return  # Another thread has taken the last one.
             notice.say(trace=trace, **values)
 
 

@@ -135,7 +135,7 @@ class _Automaton:
 
     def __init__(self, regex: str) -> None:
         self._regex = regex
-        self._steps: list[_Step] = [(None, ())]  # Step 0 is the match.
+        self._steps: list[_Step] = [(None, ())]  # Step 0 means a match.
         first = _Parser(regex, self._add, self._steps.__setitem__).build(0)
         self._first = (frozenset((first,)), "")
         self._after: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}
@@ -305,7 +305,7 @@ class _Parser:
             for _ in range(least):
                 before, follow = follow, part(follow)
                 if follow == before:
-                    break  # `^` and the like consume nothing, so repetition adds nothing.
+                    break  # `^` and the like match an empty text, so a repetition changes nothing.
             return follow
 
         return build
@@ -315,11 +315,11 @@ class _Parser:
         if name in self._names:
             raise self._error(f"two groups have the name {name!r}")
         self._names.update([name] if name else [])
-        # The flags m, s and U have no effect on whole names.
+        # The flags m, s and U make no difference if the whole name must match.
         on, _, off = (token["flags"] or "").partition("-")
         self._folds = (folds or "i" in on) and "i" not in off
         if token["end"] == ")":
-            return []  # Flags apply to the rest of their group.
+            return []  # These flags apply to the rest of the enclosing group.
         inside = self._alternatives(depth + 1)
         if not self._regex.startswith(")", self._at):
             raise self._error("a group is not closed with )")

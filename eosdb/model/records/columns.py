@@ -54,7 +54,7 @@ def piece(part: PartitionColumns, start: int, end: int) -> PartitionColumns:
     return PartitionColumns(part.topic, part.partition, *columns)
 
 
-# decisions/0024: the columns that were fetched are not copied.
+# decisions/0024: `parts` are the fetched columns themselves; they are not copied into one.
 @dataclass(frozen=True, slots=True)
 class PolledColumns:
     """The records of one `poll_columns`; a partition may occur more than once, in order."""

@@ -42,7 +42,7 @@ def as_far_as_it_goes(items: Iterable[T]) -> tuple[list[T], Exception | None]:
     """Return the items up to the first error, and this error (None if there is none)."""
     results: list[T] = []
     try:
-        results.extend(items)  # Keeps the items before an error.
+        results.extend(items)  # After an error, `results` has the items before it.
     except Exception as error:
         return results, error
     return results, None

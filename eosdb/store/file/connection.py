@@ -29,7 +29,7 @@ _UNTRUSTED: Final = {
 }
 _CLOCK: Final = SystemClock()
 _LONGEST_PAUSE_MS: Final = 50
-# The driver caches statements by their text; the comment makes this text differ from any user's.
+# The SQL comment makes the text unique, so that the driver's statement cache keeps this statement.
 _ROLL_BACK: Final = "ROLLBACK /* eosdb */"
 
 
@@ -60,14 +60,14 @@ def connect(
     if at_rest:
         mode += "&immutable=1"
     elif read_only and not os.access(os.path.dirname(path) or ".", os.W_OK):
-        # A read-only folder allows no new -shm. Without a -wal nobody is writing the file.
+        # SQLite cannot create -shm in a read-only folder. Without -wal nobody writes, so no -shm is needed.
         mode += "" if os.path.exists(path + "-wal") else "&immutable=1"
     connection = accelerator.opened(
         lambda: sqlite3.connect(
             uri(path, mode),
             uri=True,
             timeout=busy_timeout_ms / 1000,
-            isolation_level=None,  # eosdb, not the driver, issues BEGIN.
+            isolation_level=None,  # eosdb issues BEGIN itself.
             check_same_thread=False,
             cached_statements=512,
             factory=factory,
@@ -76,11 +76,11 @@ def connect(
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA temp_store=MEMORY")
     if road.IS_PORTABLE:
-        # On macOS a plain fsync leaves the data in the disk's cache.
+        # On macOS, a plain fsync leaves data in the disk's cache.
         connection.execute("PRAGMA fullfsync=ON")
         connection.execute("PRAGMA checkpoint_fullfsync=ON")
     if not read_only:
-        # decisions/0002: checkpoints run only under the writer mutex.
+        # decisions/0002: SQLite must not start checkpoints, because they need the writer mutex.
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
     return connection
@@ -133,7 +133,7 @@ def is_in_wal_mode(connection: sqlite3.Connection, path: str) -> bool:
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     if str(mode) == "wal":
         return True
-    with contextlib.suppress(StorageError):  # A new copy may be replacing the file.
+    with contextlib.suppress(StorageError):  # The file may be replaced by a new copy now.
         return says_wal(path)
     return False
 
@@ -180,7 +180,7 @@ def hearing(
         if raised:
             raise raised[0] from error
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
-            raise KeyboardInterrupt from error  # A signal interrupted SQLite.
+            raise KeyboardInterrupt from error  # SQLite stopped because of a signal.
         raise
     finally:
         connection.set_progress_handler(None, 0)

@@ -85,7 +85,7 @@ _BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
         "the file is damaged; restore a backup, and see `eosdb verify`",
     ),
     sqlite3.SQLITE_NOTADB: (CorruptDatabaseError, "the file is not a SQLite database"),
-    # SQLite has one code for every failure to create the -shm file, which it creates before it writes.
+    # SQLite has only this code for all failures to create -shm, which precedes any write.
     sqlite3.SQLITE_IOERR_SHMOPEN: (
         StorageError,
         "the WAL's index (-shm) cannot be created: the disk is full, or fails; nothing was written. See "
@@ -158,7 +158,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
             )
         )
     if extended == sqlite3.SQLITE_ERROR and "no such table" in str(error):
-        # Only eosdb's own statements are translated here, so a table of eosdb's is missing.
+        # Only eosdb's own statements come here, so the missing table is eosdb's.
         return StorageError(
             f"{path}: tables of eosdb's are missing, so nothing was written. If `eosdb inspect extract` "
             "has moved them to a new file, open that; if another program has dropped them, restore a "
@@ -172,7 +172,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return in_doubt(DatabaseFullError(f"{path}: {_NO_ROOM_FOR_THE_INDEX} (SQLite: {error})"))
     if isinstance(error, sqlite3.OperationalError) and not extended:
-        # The driver raises this for text that is not UTF-8. Its message, which quotes the text, is cut.
+        # The driver raises this for text that is not UTF-8. Its message quotes the text, so it is cut.
         return CorruptDatabaseError(
             f"{path}: a text in the file is damaged; restore a backup, and see `eosdb verify` (SQLite: "
             f"{error!s:.80}…)"
@@ -180,7 +180,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     state = _state_of_file_system(path) if primary in _OF_THE_FILE_SYSTEM else None
     kind, advice = state or _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
     failure = kind(f"{path}: {advice} (SQLite: {error})")
-    # Callers distinguish a file that cannot be written (a cause) from read_only=True (no cause).
+    # A cause means that the file cannot be written; without one, the error means read_only=True.
     failure.__cause__ = error
     return in_doubt(failure) if primary == sqlite3.SQLITE_IOERR else failure
 
@@ -253,7 +253,7 @@ def translated(path: str) -> Iterator[None]:
     except sqlite3.Error as error:
         raise translate(error, path) from error
     except UnicodeDecodeError as error:
-        # SQLite's message quotes the damaged schema, and the driver cannot decode it.
+        # SQLite's message quotes the damaged schema, which is not UTF-8, so the driver raises this.
         raise CorruptDatabaseError(
             f"{path}: the schema is damaged; restore a backup, and see `eosdb verify`"
         ) from error

@@ -52,7 +52,7 @@ def check_local(path: str) -> None:
     points, mount = road.mounts(os.path.dirname(path) or ".")
     if (name := _mounted_name(path, points)) is not None:
         raise mounted_error(name, path)
-    # decisions/0053: no lock shows that another host uses the file.
+    # decisions/0053: locks do not show that another host uses the file, so only the user can allow this.
     if os.environ.get(ALLOW) == "1":
         return
     if mount is not None and mount.is_shared:

@@ -69,7 +69,8 @@ def at_work() -> Iterator[None]:
     block begins after a running fork."""
     me, mine, process = threading.get_ident(), object(), _process
     try:
-        # Register first, then check for a fork. A forking thread sets `is_forking`, then checks for blocks.
+        # Add the block first and check for a fork second. A fork does the reverse, so at least one sees the
+        # other.
         process.at_work[mine] = me
         while process.is_forking and list(process.at_work.values()).count(me) == 1:
             process.at_work.pop(mine)
@@ -99,13 +100,13 @@ def before() -> None:
     process.forking.acquire()
     process.depth += 1
     if process.depth > 1:
-        return  # A signal handler forks during a fork: the child cannot use files still open.
+        return  # A signal handler forks during a fork: the child cannot use the open files.
     process.is_forking = True
     while waited < _PATIENCE_S and set(process.at_work.values()) - {me}:
         _pause.acquire(timeout=_LOOK_AGAIN_S)
         waited += _LOOK_AGAIN_S
     for database in list(process.open):
-        # Added before `pause`, so that `go_on` also follows when a signal interrupts `pause`.
+        # Add it before `pause`, so that `go_on` follows even if a signal interrupts `pause`.
         process.paused.append(database)
         if not database.pause(_PATIENCE_S):
             process.paused.remove(database)
@@ -119,7 +120,7 @@ def after_in_parent() -> None:
             process.paused.pop().go_on()
         process.is_forking = False
     process.depth = max(process.depth - 1, 0)
-    with contextlib.suppress(RuntimeError):  # `before` was interrupted before it had the lock.
+    with contextlib.suppress(RuntimeError):  # A signal interrupted `before`, so no lock is held.
         process.forking.release()
 
 

@@ -51,7 +51,7 @@ class WriterMutex:
         self._use(road.writer_locks(path))
         self._has_sync_failed = False
         """Whether a sync failed and the file could not store that for other processes."""
-        with contextlib.suppress(OSError):  # The database can be read even if the disk is full.
+        with contextlib.suppress(OSError):  # On a full disk the file can still be read.
             if os.fstat(self._descriptor).st_size < _SIZE:
                 road.reserve(self._descriptor, _SIZE)
 
@@ -101,7 +101,7 @@ class WriterMutex:
             raise
         if not granted:
             database = self.path.removesuffix(LOCK)
-            # The mutex's holder may itself be waiting for SQLite's lock.
+            # The mutex's holder may wait for SQLite's lock, so the holder of that lock is named first.
             holder = failures.describe_sqlites(database) or failures.describe_holders(
                 self.path, [WRITER]
             )
@@ -120,14 +120,14 @@ class WriterMutex:
         except (
             OSError,
             ValueError,
-        ):  # Closed in the meantime; the next call reports that.
+        ):  # The lock file was closed; the next call raises an error.
             return True
 
     # -- facts for all processes ----------------------------------------------------------------
 
     def has_sync_failed(self) -> bool:
         """Whether a sync failed in any process and the WAL was not renewed since."""
-        try:  # Every unit calls this; a `with` would cost more.
+        try:  # No `with`, because it is slower and every unit calls this.
             flag = os.pread(self._descriptor, 1, _SYNC_FAILED_AT)
         except OSError as error:
             raise translate_system(error, self.path) from error
@@ -140,7 +140,7 @@ class WriterMutex:
         try:
             os.pwrite(self._descriptor, _FAILED if failed else b"\0", _SYNC_FAILED_AT)
         except OSError as error:
-            if not failed:  # After a failed sync the caller raises anyway.
+            if not failed:  # After a failed sync the caller raises an error anyway.
                 self._has_sync_failed = True
                 raise translate_system(error, self.path) from error
 
@@ -168,7 +168,7 @@ class WriterMutex:
 
 
 def _let_go(mutex: WriterMutex, process: int) -> None:
-    if process == os.getpid():  # In a forked child, the files are the parent's.
+    if process == os.getpid():  # A forked child must not close the parent's files.
         mutex.close()
 
 
@@ -221,7 +221,7 @@ class _Waiter:
             locks.unlock(QUEUE)
             self._hand_over(locks)
         except OSError as error:
-            # Keep only the error's text: its traceback would keep the descriptor open and locked.
+            # Only the text is kept: the error's traceback would keep the locked descriptor open.
             self._failure = error.strerror or str(error)
         except MemoryError:
             self._failure = _NO_MEMORY

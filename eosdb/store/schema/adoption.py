@@ -59,7 +59,8 @@ def check(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
         return False
     deadline_ns = real_ns() + lock_timeout_ms * 1_000_000
     while True:
-        # Reading without locks creates no files. Without -wal or -shm nobody has the file open in WAL mode.
+        # Without -wal or -shm nobody uses WAL mode, so the file is read without locks, which creates no
+        # file.
         has_log, has_index = os.path.exists(f"{path}-wal"), os.path.exists(f"{path}-shm")
         at_rest = not (has_log and has_index)
         before = _state(path)
@@ -67,7 +68,7 @@ def check(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
             may_be_new = has_index or not has_log
             return _is_adoptable(path, lock_timeout_ms, to_wal, at_rest, may_be_new=may_be_new)
         except errors.EosdbError:
-            # A read without locks fails amid another program's write, so it is tried again.
+            # A read without locks fails while another program writes, so try again.
             is_writing = _unfinished(path) is not None and describe_sqlites(path)
             if not at_rest or real_ns() >= deadline_ns:
                 raise
@@ -88,7 +89,7 @@ def _is_adoptable(
     ):
         try:
             with translated(path):
-                # One snapshot: another process may adopt the file between two queries.
+                # One snapshot for all queries, because another process may adopt the file in between.
                 connection.execute("BEGIN")
                 file = newest.of(connection)
         except errors.CorruptDatabaseError:
@@ -147,7 +148,7 @@ def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, made_here: WriterMut
                     if made_here is not None:
                         made_here.remove_files()
             raise
-        # After a checkpoint, a copy made without the -wal also has the tables.
+        # A checkpoint moves the tables from the WAL into the file, so a copy without the WAL has them, too.
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     new_file.sync_folder(path)
 
@@ -174,7 +175,7 @@ def _found(connection: sqlite3.Connection) -> list[str]:
 
 
 def _refuse_for(path: str, conflicts: list[str]) -> None:
-    # decisions/0044: report all conflicts together, before any file is created.
+    # decisions/0044: all conflicts are reported at once, before any file is created.
     if conflicts:
         raise errors.NotAnEosdbFileError(
             f"{path} is a SQLite database of another application that cannot be adopted yet; nothing was "

@@ -57,13 +57,13 @@ def make_engine(
 
     @event.listens_for(engine, "detach")
     def forget(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
-        with contextlib.suppress(ValueError):  # Another thread has removed it.
+        with contextlib.suppress(ValueError):  # Another thread has removed it already.
             opened.remove((connection, entry))
 
     def close() -> None:
         engine.dispose()
         for connection, entry in opened:
-            # decisions/0018: a signal may have kept the pool from closing a dropped connection.
+            # decisions/0018: after a signal, the pool may have dropped a connection without closing it.
             if entry.dbapi_connection is not connection or not entry.in_use:
                 connection.close()
 

@@ -22,7 +22,7 @@ FORM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{20}[AQgw]")
 """128 bits in 22 characters; the last one encodes two bits."""
 
 
-# decisions/0072: older programs read this row of a newer file.
+# decisions/0072: every later version must keep this row as it is, because older programs read it.
 class Needs(NamedTuple):
     """The versions of eosdb that can open a file of this schema."""
 

@@ -29,7 +29,7 @@ _ON_A_TABLE: Final = {
     sqlite3.SQLITE_DROP_VIEW,
     sqlite3.SQLITE_CREATE_VTABLE,
     sqlite3.SQLITE_DROP_VTABLE,
-    # A temporary table or view hides ours of the same name from statements without `main`.
+    # A temporary table or view would hide eosdb's of the same name from statements without `main`.
     sqlite3.SQLITE_CREATE_TEMP_TABLE,
     sqlite3.SQLITE_CREATE_TEMP_VIEW,
 }
@@ -70,7 +70,7 @@ def is_own(name: str) -> bool:
     return name.lower().startswith(PREFIX) or name.lower() in own_names()
 
 
-# Calls no SQL function, since a program may have replaced it. "`" follows "_" in ASCII.
+# Uses a range, because a program may have replaced LIKE's function. "`" follows "_" in ASCII.
 _RESERVED: Final = (
     "SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view') "
     "AND name COLLATE NOCASE >= 'eosdb_' AND name COLLATE NOCASE < 'eosdb`' /* eosdb */"
@@ -93,11 +93,11 @@ def may_not(action: int, first: str | None, second: str | None) -> bool:
     if action in _ON_A_TABLE:
         return is_own(first or "")
     if action == sqlite3.SQLITE_ALTER_TABLE and first == "temp":
-        return True  # SQLite does not report the new name.
+        return True  # SQLite does not tell the new name.
     if action in _ON_A_SECOND_NAME:
         return is_own(second or "")
     if action == sqlite3.SQLITE_PRAGMA:
-        # Without a value a pragma only reads, except wal_checkpoint.
+        # A pragma without a value only reads, except wal_checkpoint.
         return (first or "").lower() in _PRAGMAS and (
             second is not None or first == "wal_checkpoint"
         )
@@ -131,7 +131,7 @@ def authorizer(connection: sqlite3.Connection) -> Callable[..., int]:
 def refused(error: BaseException | None) -> InvalidRequestError | None:
     """Return the error to raise if the guard caused SQLite's error; None otherwise."""
     code = getattr(error, "sqlite_errorcode", None)
-    # If the connection's schema is outdated, SQLite reports a rejection as SQLITE_SCHEMA.
+    # After a change of the schema, SQLite reports a rejection as SQLITE_SCHEMA.
     if code != sqlite3.SQLITE_AUTH and not (
         code == sqlite3.SQLITE_SCHEMA and str(error) == "not authorized"
     ):
@@ -230,7 +230,7 @@ def _uses(connection: sqlite3.Connection, statement: str, ours: frozenset[str]) 
 
     connection.set_authorizer(note)
     try:
-        with contextlib.suppress(sqlite3.Error):  # The view or trigger does not compile.
+        with contextlib.suppress(sqlite3.Error):  # The view or trigger is invalid SQL.
             connection.execute(f"EXPLAIN {statement}").close()
     finally:
         connection.set_authorizer(None)

@@ -92,7 +92,7 @@ def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
     forking.check_not_inherited(path)
     check_only_name(path)
     if os.path.exists(path + "-wal"):
-        # Only published copies, which have no -wal, can be read from any file system.
+        # A published copy has no WAL and may be on any file system; other files must be on a local one.
         check_local(path)
     _check_exists(path)
     if (name := mounted_name(path)) is not None and not _is_published_at_rest(path):
@@ -124,7 +124,7 @@ def _open_to_write(
         _check_exists(path)
     _check_folder(path, errors.StorageError)
     if os.path.exists(path) and not _was_open_to_write(path):
-        # Checked before the lock file is created: another application's file gets no files beside it.
+        # Look before the lock file is created, which must not appear beside another application's file.
         if not os.path.exists(path + "-wal"):
             _close(_looked_at(path, lock_timeout_ms, at_rest=True)[1])
         _check_may_write(path, identify(path, lock_timeout_ms))
@@ -175,8 +175,8 @@ def _looked_at(
     path: str, busy_timeout_ms: int, *, at_rest: bool = False, by_header: bool = False
 ) -> tuple[Found | None, sqlite3.Connection | None]:
     """Do what `identify` does, and return also the read-only connection, which the caller closes."""
-    # Only SQLite opens the file: closing a descriptor of our own would drop the POSIX locks of this
-    # process's other connections.
+    # Let SQLite open the file: if this process closed a descriptor of the file, it would lose all its POSIX
+    # locks on it, also those of other connections.
     try:
         size = os.stat(path).st_size
     except FileNotFoundError:
@@ -212,7 +212,7 @@ def _looked_at(
             raise errors.NotAnEosdbFileError(f"{error}; eosdb did not touch it") from error
         if version <= SCHEMA_VERSION:
             raise
-        # A newer eosdb's file, with SQL that this SQLite may not know.
+        # This file is of a newer eosdb, with SQL that this SQLite may not know.
         raise errors.SchemaTooNewError(_too_new(path, version, None)) from error
     if content.is_empty:
         return None, None
@@ -254,7 +254,7 @@ def apply_revisions(connection: sqlite3.Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
     engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
-    # The caller ends the unit, so SQLAlchemy must neither commit nor roll back.
+    # SQLAlchemy must not commit or roll back, because the caller ends the unit.
     for method in ("do_commit", "do_rollback"):
         setattr(engine.dialect, method, lambda _: None)
     with engine.connect() as opened:
@@ -362,8 +362,7 @@ def _in_unit(
         connection = connect(path, busy_timeout_ms, create=True)
         try:
             if is_alone:
-                # Every open connection has a shared lock on the file, so this waits until all others are
-                # closed.
+                # Waits until all other connections are closed, because each has a shared lock on the file.
                 connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             if not is_adopted:
                 connection.execute(newest.GIVES_PAGES_BACK)

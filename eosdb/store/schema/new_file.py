@@ -36,9 +36,9 @@ def make(path: str, *, sync: bool) -> bool:
     try:
         _write(unfinished, data, sync=sync)
         reach(Failpoint.MIGRATION_APPLIED)
-        # SQLite would read a deleted file's WAL into the new file.
+        # A deleted file may have left its WAL, and SQLite would read it into the new file.
         remove_left_behind(path, sync=sync)
-        # A rename would replace a file that another program has just created; a link fails.
+        # A link fails if another program has just created the file; a rename would replace that file.
         os.link(unfinished, path)
     except FileExistsError:
         raise StorageError(
@@ -100,14 +100,14 @@ def _image() -> bytes | None:
     try:
         file_id.renew(template)
         data = bytearray(template.serialize())
-    except SystemError as error:  # Python raises this when SQLite gets no memory.
+    except SystemError as error:  # Python raises this if SQLite gets no memory.
         raise MemoryError from error
     _idle.append(template)
     data[FORMAT_AT] = WAL_FORMAT
     return bytes(data)
 
 
-# A template is kept for the next file: parsing the schema takes long.
+# A database in memory that is the template of new files; reused, because parsing the schema is slow.
 _idle: Final[list[sqlite3.Connection]] = []
 
 

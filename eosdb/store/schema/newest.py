@@ -35,7 +35,7 @@ class Kind(NamedTuple):
         return self.version is not None and self.application_id != APPLICATION_ID
 
 
-# decisions/0044: the header of an adopted file is its owner's.
+# decisions/0044: an adopted file keeps its owner's header, so eosdb's version is in a table.
 def of(connection: sqlite3.Connection) -> Kind:
     """Return the kind of the file. For eosdb's own files, two fields of the header suffice."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
@@ -58,11 +58,11 @@ APPLICATION_ID: Final = 0x656F7364
 SCHEMA_VERSION: Final = 11
 """The number of the newest revision in `migrations`."""
 EVENT_TABLES: Final = ("journal", "records")
-# decisions/0009: sessions are not folded from events, so a rebuild keeps this table.
+# decisions/0009: a rebuild keeps this table, because no event records a group session.
 LEASE_TABLES: Final = ("group_sessions",)
 IDENTITY_TABLE: Final = "eosdb_file"
 """The table with the file id. It is not an event, because it belongs to the file and not to its history."""
-# decisions/0022: the baseline is a copy of the folded tables as of an earlier event; replay starts from it.
+# decisions/0022: the baseline has copies of the folded tables at an earlier event; replay starts there.
 BASELINE_TABLE: Final = "eosdb_baseline"
 """The table with the position of the baseline. The copies of the folded tables have this name as prefix."""
 ALEMBICS: Final = "eosdb_alembic_version"
@@ -109,7 +109,7 @@ def in_baseline(table: str) -> str:
     return f"{BASELINE_TABLE}_{table.removeprefix('eosdb_')}"
 
 
-# decisions/0023: lets housekeeping return free pages. Has an effect only before the first page is written.
+# decisions/0023: with this, housekeeping returns free pages. It works only in a file without pages.
 GIVES_PAGES_BACK: Final = "PRAGMA auto_vacuum=INCREMENTAL"
 
 
@@ -196,7 +196,7 @@ def views() -> dict[str, str]:
 _TABLE: Final = re.compile(r"\{(\w+)\}")
 
 
-# decisions/0022: the same projections fold into both, with statements that differ only in table names.
+# decisions/0022: a projection writes to the live tables or the baseline's; only table names differ.
 class Statement(str):
     """An SQL statement for the live tables, and in `baseline` the same one for the baseline's tables. The
     template has the names of materialized tables in braces."""

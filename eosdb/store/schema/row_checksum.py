@@ -19,7 +19,7 @@ def row_checksum(*columns: object) -> int:
             of_texts_and_numbers: int = module.row_checksum(*columns)
             return of_texts_and_numbers
         except (TypeError, ValueError, OverflowError):
-            pass  # decisions/0060: Python handles other types and values.
+            pass  # decisions/0060: the code below handles all other values.
     text = _template(len(columns)) % columns
     return crc32(text.encode("utf-8", "surrogatepass"))
 

@@ -50,7 +50,7 @@ class Insertion:
                 cells: list[object] = module.cells(rows, NULL, self._is_checked)
                 return cells
             except (TypeError, ValueError, OverflowError):
-                pass  # decisions/0060
+                pass  # decisions/0060: the code below handles all other values.
         if self._is_checked:
             rows = [(*row, row_checksum(*row)) for row in rows]
         return [NULL if cell is None else cell for row in rows for cell in row]

@@ -37,20 +37,19 @@ from eosdb.store.writing.held_unit import UNREAD
 from eosdb.store.writing.unit import Apply, Parameters, Unit
 
 _BEGIN: Final = "BEGIN IMMEDIATE"
-# Writes nothing, but takes the write lock before the unit reads anything.
+# Changes no row, but takes the write lock before the unit reads anything.
 _LOCK: Final = "UPDATE main.eosdb_file SET file_id = file_id WHERE 0"
 _SET: Final = "SAVEPOINT eosdb_joined"
 _UNDO: Final = "ROLLBACK TO eosdb_joined"
 _KEEP: Final = "RELEASE eosdb_joined"
-# The pragma's table-valued function would start a read in the transaction, which then could not wait for
-# the lock.
+# The pragma as a table in a SELECT would begin a read, after which SQLite cannot wait for the write lock.
 _FILES: Final = "PRAGMA database_list"
 _TEMPORARY: Final = "SELECT name, tbl_name FROM sqlite_temp_master"
-# One column of each type in eosdb's tables, to detect converters, which are registered by type name.
+# Reads a column of each type: a converter, which the driver finds by type name, would change a value.
 _TRIAL: Final = "SELECT topic_id, partitions, topic FROM main.topics LIMIT 1"
 FUNCTIONS: Final = ("count", "ifnull", "max")
 """The SQLite functions that eosdb's statements call in such a unit."""
-# If the connection's authorizer ignores a function, the result is NULL or no row, without an error.
+# If the connection's authorizer ignores one of these functions, SQLite returns NULL or no row.
 _CALLS: Final = "SELECT max(1, 2), ifnull(NULL, 3), count(*), max(column1) FROM (VALUES (4), (5))"
 _CALLED: Final = (2, 3, 2, 5)
 _PRAGMAS: Final = ("application_id", "user_version", "journal_mode")
@@ -85,7 +84,7 @@ class _JoinedUnit(Unit):
         before = self._connection.total_changes
         cursor = super().execute(statement, parameters)
         if _effect(statement)[0] is not None:
-            cursor.fetchall()  # With PRAGMA count_changes, the statement ends only when its row is read.
+            cursor.fetchall()  # With PRAGMA count_changes, a statement must be read to its end.
             self._look(statement, [parameters], before)
         return cursor
 
@@ -132,8 +131,8 @@ def driver_connection(given: object) -> sqlite3.Connection:
     below = given
     if not isinstance(below, sqlite3.Connection):
         with contextlib.suppress(AttributeError):
-            # `connection` is a method of a session. It returns an object whose attribute `connection` is
-            # the pool's.
+            # A session has a method `connection`. Its result has an attribute `connection`, which is the
+            # pool's connection.
             of_session: Any = given.connection  # type: ignore[attr-defined]
             of_pool = of_session().connection if callable(of_session) else of_session
             below = of_pool.driver_connection
@@ -145,7 +144,7 @@ def driver_connection(given: object) -> sqlite3.Connection:
     return below
 
 
-# decisions/0062: the program's connection can be used, because no memo is kept.
+# decisions/0062: rows are not cached, so the program's own connection can be used.
 @contextlib.contextmanager
 def joined(connection: sqlite3.Connection, apply: Apply) -> Iterator[Unit]:
     """Yield a unit for writes to eosdb's tables in the connection's open transaction. If the block raises,
@@ -252,7 +251,7 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
 
 def _set_savepoint(connection: sqlite3.Connection) -> None:
     for statement in (_UNDO, _KEEP):
-        with contextlib.suppress(sqlite3.OperationalError):  # Expected: no such savepoint.
+        with contextlib.suppress(sqlite3.OperationalError):  # The savepoint should not exist.
             connection.execute(statement)
             raise _ignored(statement)
     try:

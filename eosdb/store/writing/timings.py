@@ -110,7 +110,7 @@ class Timings:
     def tell(self) -> None:
         """Log the pending notices. Call it while no lock is held."""
         if self.untold.waiting:
-            # The write succeeded, even if a logging handler fails.
+            # A failing log handler must not fail the write, which is committed.
             with contextlib.suppress(Exception):
                 self.untold.tell()
 

@@ -87,7 +87,7 @@ M = TypeVar("M", bound=Memo)
 class Memos(dict[type[Memo], Memo]):
     """One memo of each kind, initially empty. Always look a memo up again: any later step may drop it."""
 
-    if TYPE_CHECKING:  # Only for types: the dictionary's own look-up is twice as fast.
+    if TYPE_CHECKING:  # For type checkers; at run time the dictionary's own method is faster.
 
         def __getitem__(self, kind: type[M]) -> M: ...
 
@@ -170,18 +170,18 @@ class Unit:
         self.memos.clear()
         self._position = None
 
-    # decisions/0090: the events of other connections name the stale rows.
+    # decisions/0090: events of other connections tell which cached rows are stale.
     def catch_up(self) -> None:
         """Drop the memos that commits of other connections made stale, according to their events; drop all
         if that is uncertain."""
         position, schema = self._position, self._schema
         (self._schema,) = self.execute("PRAGMA schema_version").fetchone()
         rows = []
-        # A rebuild recreates the tables, which changes the schema's number, but records no event.
+        # A rebuild writes no event, but recreates the tables, which changes `schema_version`.
         if position is not None and schema == self._schema:
             with contextlib.suppress(sqlite3.DatabaseError):  # A damaged row may not be JSON.
                 rows = self.execute(_PASSED, (position,)).fetchall()
-        # Trimming the history leaves gaps in the positions.
+        # A gap in the positions means that history was deleted.
         if not rows or rows[-1][0] - len(rows) != position or len(rows) == _PASSED_MAX:
             self.forget()
             return
@@ -204,11 +204,11 @@ class Unit:
         position = (self.last_position() if self._position is None else self._position) + 1
         self.insert(_EVENT, (position, *encoding.write(event, expected)))
         self._position = position
-        # decisions/0001: only an event's projection writes tables, as in a rebuild.
+        # decisions/0001: only projections of events write to tables, so that a rebuild gives the same rows.
         self.projection(self, event, position)
         return position
 
-    # decisions/0025: the live path and replay use the same deferred writes.
+    # decisions/0025: live writes and replay both defer writes with this method.
     def save(
         self,
         table: str,
@@ -225,7 +225,7 @@ class Unit:
         self._waited += 1
         waiting = self._saves[table]
         before = waiting.get(key)
-        # If the deferred statement is an INSERT, it stays one, with the newer row.
+        # A deferred INSERT remains an INSERT, but with the newer row.
         waiting[key] = (statement if before is None else before[0], row, value)
         if len(waiting) > _WAITING_MAX:
             self._write(table)
@@ -286,7 +286,7 @@ class Unit:
     def _write(self, names: str | None = None) -> None:
         """Write the deferred rows, new rows first: of all tables, or of the tables named in `names`."""
         try:
-            execute = self._connection.cursor().execute  # `Connection.execute` makes one each time.
+            execute = self._connection.cursor().execute  # One cursor for all statements is faster.
             for insertion in [of for of in self._inserts if names is None or of.table in names]:
                 for statement, values in insertion.statements(self._inserts.pop(insertion)):
                     execute(statement, values)
@@ -332,7 +332,7 @@ class Unit:
             raise
         except Exception:
             self.forget()
-            # Out of memory, SQLite rolls back the whole unit.
+            # When memory runs out, SQLite rolls back the whole unit.
             if self._connection.in_transaction:
                 self.execute("ROLLBACK TO part")
                 self.execute("RELEASE part")

@@ -59,14 +59,14 @@ class Writer:
         self._leaves_checkpoints = external_checkpoints
         self._timings = timings
         self.durable: Final = _SYNCHRONOUS[durability]
-        # decisions/0004: a unit without a sync becomes durable with the next synced unit.
+        # decisions/0004: a unit without sync becomes durable with the next synced unit.
         self._relaxed = "NORMAL" if durability == "full" else self.durable
         self._synchronous = ""
         self.connection: Final = connect(path, lock_timeout_ms)
         try:
-            # SQLite opens -wal and -shm at the first read.
+            # SQLite opens -wal and -shm only when it first reads.
             self.connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
-            self.connection.execute("PRAGMA busy_timeout=0")  # `begin_immediate` waits instead.
+            self.connection.execute("PRAGMA busy_timeout=0")  # `begin_immediate` does the waiting.
             keep_roll_back(self.connection)
         except BaseException:
             self.connection.close()
@@ -100,7 +100,7 @@ class Writer:
         """Run all requests in one unit, once. If a signal raises after the commit, they still get their
         results."""
         outcomes: list[tuple[object, Exception | None]] = []
-        # Created before the commit, after which there may be no memory.
+        # Made before the commit, because memory may run out after it.
         told = zip(batch, outcomes, strict=True)
         is_committing = False
         try:
@@ -181,8 +181,8 @@ class Writer:
         try:
             self._unit.write_waiting()
             self._timings.committing()
-            # `execute` would allocate objects after the commit; from `commit`, MemoryError means that it
-            # failed.
+            # `commit` allocates no objects after SQLite's commit, unlike `execute`. So MemoryError here
+            # means that the commit failed.
             self.connection.commit()
         except sqlite3.Error as error:
             self.note(error)
@@ -196,7 +196,7 @@ class Writer:
         try:
             self.connection.rollback()
         except MemoryError:
-            with contextlib.suppress(MemoryError):  # Then the next unit rolls back.
+            with contextlib.suppress(MemoryError):  # If this fails, the next unit rolls back.
                 roll_back_without_memory(self.connection)
 
     def wrote(self, wal_bytes: int) -> None:
@@ -218,7 +218,7 @@ class Writer:
             return
         try:
             with translated(self._path):
-                # Excludes programs that do not use the mutex.
+                # SQLite's lock also stops programs that do not use the mutex.
                 begin_immediate(self.connection, self.deadline_ns)
             wal.renew(self._path)
         finally:
@@ -259,7 +259,7 @@ class Writer:
         except sqlite3.Error as error:
             self.note(error)
             return Checkpoint(0, 0)
-        # An adopted file may have any page size.
+        # Not a constant: an adopted file has its owner's page size.
         (page_size,) = self.connection.execute("PRAGMA page_size").fetchone()
         return Checkpoint(frames * page_size, copied * page_size)
 
@@ -288,7 +288,7 @@ class Writer:
         StorageError when the disk fails; the next program that opens the file then finds the WAL.
         """
         if _is_closed(self.connection):
-            return False  # Closed by an earlier, interrupted call.
+            return False  # An earlier call closed it, and was interrupted.
         if not is_in_place:
             checkpoint = self._checkpoint()
             self.connection.close()
@@ -296,7 +296,7 @@ class Writer:
         try:
             self.make_good()
             if self._leaves_checkpoints:
-                # decisions/0053: the program that makes the checkpoints still needs the WAL.
+                # decisions/0053: another program makes the checkpoints, and still needs the WAL.
                 self.close_beside_others()
                 return False
             checkpoint = self._checkpoint()
