@@ -7,9 +7,9 @@ SQLAlchemy, takes 0.6 s of CPU. And Ctrl-C is handled before the rest of a comma
 import os
 import sys
 
-import eosdb.system  # noqa: F401  # It refuses other systems by name, and imports nothing.
+import eosdb.system  # noqa: F401  # Raises ImportError on an unsupported system.
 
-TYPE_CHECKING = False  # `typing` alone takes longer to import than this file.
+TYPE_CHECKING = False  # Importing `typing` would take longer than this whole file.
 if TYPE_CHECKING:
     from eosdb import errors as errors
     from eosdb import failpoints as failpoints
@@ -155,7 +155,7 @@ _CAUGHT = (
 """The errors that programs catch. The others are here, too, and listed in `eosdb.errors`."""
 
 
-# A type checker reads the imports. `__all__` would hide them, and `__getattr__` would allow any name.
+# Hidden from type checkers: `__getattr__` would make them accept any name.
 if not TYPE_CHECKING:
     __all__ = sorted([*_MODULES, *_CAUGHT.split()])
 
@@ -167,7 +167,7 @@ if not TYPE_CHECKING:
         module = import_module(_MODULES.get(name, "eosdb.errors"))
         if name not in _MODULES and name not in module.__all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = value = getattr(module, name)  # Later look-ups find the value here.
+        globals()[name] = value = getattr(module, name)  # Cached for the next look-up.
         return value
 
     def __dir__() -> list[str]:

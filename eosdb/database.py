@@ -145,7 +145,7 @@ class Database(Closeable):
         self.config: Final = config
         self._closing: Closing | None = None
         self._remove: Callable[[], object] = lambda: None
-        # As in SQLite, all links to a file share its WAL and its lock file.
+        # Links to a file must share its WAL and lock file, as in SQLite, so they are resolved here.
         file = os.path.realpath(path)
         if path == MEMORY:
             # decisions/0005: SQLite has no WAL in memory, so ":memory:" is a temporary file.
@@ -189,7 +189,7 @@ class Database(Closeable):
         try:
             self._coordinator.recover()
         except BaseException:
-            with contextlib.suppress(EosdbError):  # The caller gets the error of the recovery.
+            with contextlib.suppress(EosdbError):  # The error of `recover` is raised instead.
                 self._store.close(orderly=False)
             raise
 
@@ -513,7 +513,7 @@ class Database(Closeable):
     def _snapshot_at_close(self) -> None:
         if not self._store.timings.has_written:
             return
-        # A full disk, or another process that holds the write lock, must not prevent closing.
+        # Closing must succeed even if the disk is full or another process holds the write lock.
         with contextlib.suppress(EosdbError):
             housekeeping.snapshot_all(self._core, sync=False)
 
@@ -521,7 +521,7 @@ class Database(Closeable):
 Where: TypeAlias = Database | str | os.PathLike[str]
 
 
-# decisions/0086: one signature, so that `help` and editors show the keywords.
+# decisions/0086: the function has one explicit signature, so that `help` and editors show the keywords.
 @keywords_of(Database.processor)
 def process(
     db: Where,

@@ -340,7 +340,7 @@ class AsyncConsumer(Generic[Key, Value]):
                 raise StopAsyncIteration from None
             raise
 
-    # decisions/0043: a poll continues if its task is cancelled, and its records stay in the buffer.
+    # decisions/0043: a cancelled task does not end the poll in the thread; its records stay in the buffer.
     async def _fill(
         self, timeout_ms: int, limit: int | None, wanted: tuple[TopicPartition, ...]
     ) -> None:
@@ -348,7 +348,7 @@ class AsyncConsumer(Generic[Key, Value]):
         if (polled := self._polled) is not None:
             await asyncio.wait({polled}, timeout=timeout_ms / 1000)
             return
-        # Undelivered records of other partitions are polled again.
+        # Undelivered records of other partitions go back, and a later poll returns them.
         back = self._buffer.put_back()
         poll = partial(self._consumer.poll_records, timeout_ms, limit, wanted)
         self._poll = self._worker.post(with_undelivered, self._consumer, back, None, poll)
@@ -467,7 +467,7 @@ class AsyncConsumer(Generic[Key, Value]):
             while True:
                 try:
                     return function()
-                except WakeupError:  # Most wake-ups are meant for a poll, so call again.
+                except WakeupError:  # The wake-up was probably meant for a poll.
                     if is_left or self._is_stopping:
                         raise
 

@@ -184,7 +184,7 @@ class AsyncDatabase(Proxy[Database]):
         outgoing = self._outgoing(config, is_transactional=checked.transactional_id is not None)
         outgoing.users += 1
         writer = self._writer
-        # decisions/0079: transactional producers have a thread each, so that they share commits.
+        # decisions/0079: each transactional producer has a thread, because threads share commits.
         if outgoing.is_transactional:
             writer = Writer(self._home)
             self._writers.add(writer)
@@ -192,12 +192,12 @@ class AsyncDatabase(Proxy[Database]):
         self._producers.add(made)
         return made
 
-    # decisions/0043: producers with equal settings share a Producer in the writer's thread.
+    # decisions/0043: AsyncProducers with equal settings share one Producer in the writer's thread.
     def _outgoing(self, config: ProducerConfig, *, is_transactional: bool) -> Outgoing:
         try:
             same = frozenset(config.items())
             found = self._shared.get(same)
-        except TypeError:  # A setting may have no hash.
+        except TypeError:  # A setting is not hashable.
             same, found = frozenset(), None
         if found is not None and not is_transactional and found.producer.state != "FATAL_ERROR":
             return found
@@ -336,7 +336,7 @@ class AsyncDatabase(Proxy[Database]):
                 producer.begin_to_stop()
             users += [writer.emptied() for writer in list(self._writers)]
             self._home.is_closed = True
-            # No call follows this one in the queue.
+            # This must be the last call in the queue, because it closes the database.
             self._closed = self._writer.call(Caller(), partial(self._close, users))
         return self._closed
 
@@ -346,7 +346,7 @@ class AsyncDatabase(Proxy[Database]):
         try:
             self._of.close()
         except MemoryError:
-            raise  # `close` may be called again, and needs these threads.
+            raise  # The program may call `close` again, which needs the workers.
         except BaseException:
             self._end_workers()
             raise
@@ -402,7 +402,7 @@ class Opening(AbstractAsyncContextManager[AsyncDatabase, None]):
         return self._open().__await__()
 
     def __getattr__(self, name: str) -> NoReturn:
-        # Python and tools probe for names that no database has, and expect an AttributeError.
+        # Python and tools ask for names that do not exist, and expect AttributeError.
         is_known = hasattr(AsyncDatabase, name) or name in ("admin", "path")
         kind = IllegalStateError if is_known else AttributeError
         raise kind(

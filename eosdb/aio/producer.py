@@ -62,7 +62,7 @@ class Sending(Item[RecordMetadata]):
     def hand_over(self) -> None:
         super().hand_over()
         if self._is_in_transaction and not self.future.cancelled():
-            self.future.exception()  # The commit raises it, too, so asyncio need not log it.
+            self.future.exception()  # Marks the error as seen: the commit raises it, too.
 
 
 class Outgoing:
@@ -231,7 +231,7 @@ class AsyncProducer:
         Errors that `Producer.send` would raise, also those of serializers, are the future's; in a
         transaction the commit raises them, too. Cancelling the future does not cancel the record.
         """
-        ProducerRecord(**options)  # This refuses unknown keywords at once.
+        ProducerRecord(**options)  # Raises TypeError for an unknown keyword.
         self._check()
         await self._home.let_others_run()
         await self._writer.room()

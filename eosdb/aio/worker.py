@@ -150,7 +150,7 @@ class Workers:
         except (RuntimeError, StorageError):
             if self._home.is_closed:
                 raise self._home.closed() from None
-            if done.cancel():  # If this fails, another thread has taken the call from the queue.
+            if done.cancel():  # This fails if another thread runs the call already.
                 raise
         return done
 
@@ -232,7 +232,7 @@ class Inbox:
         try:
             return awaited.result()
         except concurrent.futures.CancelledError:
-            # asyncio.CancelledError is a BaseException: an Exception would count as the record's failure.
+            # This class is a BaseException: an Exception would count as a failure of the record.
             raise asyncio.CancelledError from None
 
     def _end(self, _: object) -> None:
@@ -291,7 +291,7 @@ async def to_the_end_of_a_block(left: asyncio.Future[T], error: BaseException | 
     """Wait until a block has been left; `error` is the error that ended the block, if any. A cancellation
     of the task is raised instead of errors of leaving."""
     if isinstance(error, GeneratorExit):
-        return  # The loop is closed; the thread leaves the block.
+        return  # The loop is closed and cannot wait; the thread leaves the block by itself.
     try:
         await to_the_end(left)
     except Exception:

@@ -44,7 +44,7 @@ class Item(Generic[T]):
     def hand_over(self) -> None:
         """Deliver the result to the waiting task. Runs on the loop."""
         if self.future.done():
-            return  # The waiting task was cancelled.
+            return  # The waiting task was cancelled, so nobody needs the result.
         if self.error is not None:
             self.future.set_exception(self.error)
         else:
@@ -63,7 +63,7 @@ class Call(Item[T]):
     def run(self) -> None:
         try:
             self.answer(self._function(), None)
-        except BaseException as error:  # The waiting task raises the error.
+        except BaseException as error:  # The error is raised again in the waiting task.
             self.answer(None, error)
 
 
@@ -108,7 +108,7 @@ class Writer:
             self._is_asked = True
             try:
                 self._workers.post(self._empty)
-            except EosdbError:  # No thread could be started, so the queue is unchanged.
+            except EosdbError:  # No thread could be started: take the item back.
                 self._is_asked = False
                 self._queue.pop()
                 raise
@@ -142,9 +142,9 @@ class Writer:
 
     # -- the thread -----------------------------------------------------------------------------
 
-    # decisions/0043: one thread; a round has the items that were queued during the previous round.
+    # decisions/0043: only this thread runs calls. A round takes those queued during the round before.
     def _empty(self) -> None:
-        self._is_asked = False  # Reset first, so that later items wake the thread.
+        self._is_asked = False  # Reset first, so that an item queued from now on wakes the thread.
         queue = self._queue
         while queue:
             items: dict[Owner, list[Item[Any]]] = {}
@@ -169,7 +169,7 @@ class Writer:
             self._tell(_hand_over, items[start : start + _PIECE])
 
     def _tell(self, function: Callable[..., None], *args: object) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop was closed: no task waits.
+        with contextlib.suppress(RuntimeError):  # The loop is closed, so no task waits.
             self._home.loop.call_soon_threadsafe(function, *args)
 
     def _make_room(self, records: int, size: int) -> None:

@@ -71,7 +71,7 @@ def may_be_repeated(error: errors.EosdbError) -> bool:
     the request has already waited for `lock_timeout_ms`."""
     if not isinstance(error, errors.ApiError):
         return False
-    # The newer coordinator completes the decided transaction, and its response is definite.
+    # After this fencing, a newer coordinator ends the decided transaction, and a repeat gets its response.
     return error.retriable or isinstance(error, errors.TransactionCoordinatorFencedError)
 
 

@@ -47,7 +47,7 @@ def _run(
             return
         try:
             wait = method()
-        except MemoryError:  # The thread must go on: the client starts no other.
+        except MemoryError:  # Continue: the client starts no other thread.
             wait = _PAUSE_MS
         if wait is None:
             return

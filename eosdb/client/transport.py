@@ -151,7 +151,7 @@ class DirectTransport:
             exchange.succeed(answer)
         return exchanges
 
-    # decisions/0054: once the file refuses a request, later ones must not be stored before its repeat.
+    # decisions/0054: after the file refused a request, later ones must wait until that one is repeated.
     def in_order(
         self, requests: Sequence[Request[T]], before: EosdbError | None = None
     ) -> list[Exchange[T]]:

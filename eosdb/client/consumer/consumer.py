@@ -98,7 +98,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         else:
             subscription = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
             for topic in subscription:
-                # A processor may create its own topics later.
+                # Topics in `read_whole` need not exist yet: a processor creates its own later.
                 if topic not in self._fetcher.read_whole:
                     counts[topic] = self._broker.ask(Topic(topic)).partitions
         if self._subscription is None and self._cursors:
@@ -113,7 +113,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         try:
             if self._cursors:
                 self._partitions.revoke(list(self._cursors))
-        finally:  # The member leaves even if a callback or a commit fails.
+        finally:  # Leave the group even if a callback or a commit fails.
             if self._membership is not None and self._subscription is not None:
                 self._membership.leave()
             self._subscription, self._topics = None, ()
@@ -165,7 +165,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         found = self._poll(timeout_ms, max_records)
         try:
             return records_of(found)
-        except MemoryError:  # The program has no records yet, so the next poll repeats them.
+        except MemoryError:  # Go back, because the program got no records.
             for part in reversed(found):
                 self._cursor(TopicPartition(part.topic, part.partition)).seek(part.offsets[0])
             raise
@@ -187,7 +187,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         deadline = now + timeout_ms
         version: int | None = None
         while True:
-            # The look-up precedes `collect`, because its failure afterwards would lose the records.
+            # Look for new topics before `collect`: a failure after it would lose the records.
             if self._subscription is not None and now >= self._next_look_ms:
                 self._look(self._broker.ask(TopicPartitions()))
             come_back = self._advance()
@@ -207,7 +207,7 @@ class Consumer(Closeable, Generic[Key, Value]):
             if now >= deadline:
                 return []
             if version is None:
-                # The version is read before the next fetch, so an empty fetch misses no later write.
+                # Read before the fetch: if the fetch is empty, any later write changes the version.
                 version = self._broker.ask(DataVersion())
             else:
                 until = deadline if come_back is None else min(deadline, come_back)
@@ -385,7 +385,7 @@ class Consumer(Closeable, Generic[Key, Value]):
             except Exception as error:
                 self._closed = not isinstance(
                     error, MemoryError
-                )  # After MemoryError `close` may be called again.
+                )  # After MemoryError the program may call `close` again.
                 raise
 
     # -- small steps ----------------------------------------------------------------------------
@@ -444,7 +444,7 @@ class Consumer(Closeable, Generic[Key, Value]):
                 self.commit()
             except (
                 errors.OffsetOutOfRangeError
-            ):  # A topic was recreated: commit the positions of the others.
+            ):  # A topic was recreated: commit the other topics' positions.
                 self.commit(self._fetcher.positions(without=self._fetcher.stale()))
 
     def _cursor(self, partition: TopicPartition) -> Cursor:

@@ -118,7 +118,7 @@ class Cursor:
         self._empty()
 
     def _empty(self) -> None:
-        # No call between these lines: an interrupt there could leave `_next` outside of the block.
+        # `_next` is an index into `_block`: without a call in between, an interrupt cannot separate them.
         self._block: Block | None = None
         self._next = 0
 
@@ -221,7 +221,7 @@ class Fetcher:
                     is_at_end = self._fill(tp, cursor)
                 except errors.UnknownTopicIdError:
                     if count:
-                        break  # A poll returns records of one topic id; the next poll has the new topic's.
+                        break  # The topic was recreated; the next poll returns the new topic's records.
                     self._begin_anew(tp, cursor)
                     is_at_end = cursor.position is None
         return count
@@ -276,7 +276,7 @@ class Fetcher:
         until its transaction ends (KIP-447)."""
         if not tps:
             return
-        for tp in tps:  # A deleted topic's offsets are gone, so the ids are read first.
+        for tp in tps:  # Ids first, or the offsets could be those of an older topic.
             self.know(tp)
         committed = self._committed(tps)
         for tp in tps:

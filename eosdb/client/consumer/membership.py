@@ -123,7 +123,7 @@ class Membership:
     def metadata(self) -> ConsumerGroupMetadata:
         """The identity for commits: the generation that assigned this member its partitions, even after
         the member has lost them."""
-        # Between JoinGroup and SyncGroup another member may get partitions that this one still reads.
+        # A member that joins a new generation still reads the partitions of the last synced one.
         return self._synced
 
     @property
@@ -155,8 +155,8 @@ class Membership:
             try:
                 group = self._requests.ask(DescribeGroup(self._held.group_id))
             except ApiError:
-                return False  # The next heartbeat reports a deleted group or a missing right.
-            # In a group of the new protocol, other members' partitions may move without this member.
+                return False  # The next heartbeat raises the error.
+            # In a group of the new protocol, a rebalance may move only other members' partitions.
             is_settled = (
                 group.state == GroupState.STABLE.value or group.group_type is GroupType.CONSUMER
             )
@@ -372,7 +372,7 @@ class Membership:
     def _owner_lock(self) -> int:
         """Return the number of the presence to join with, 0 for none. A new membership gets a new
         presence; a membership that began without a presence gets none."""
-        # KIP-345: a static member may be away until its session ends, so it has no presence.
+        # KIP-345: a static member may be away until its session ends, so no lock shows its presence.
         is_static = self._settings.group_instance_id is not None
         if self._presence is None and not self._member_id and not is_static:
             self._presence = presence(self._requests.transport)
@@ -384,7 +384,7 @@ class Membership:
         if held is None or now_ms < self._next_presence_look_ms:
             return
         self._next_presence_look_ms = now_ms + LOOK_EVERY_MS
-        with contextlib.suppress(EosdbError):  # Later checks also remove dead members.
+        with contextlib.suppress(EosdbError):  # A later check repeats what fails here.
             held.look()
 
     @property
@@ -420,7 +420,7 @@ class Membership:
             self._note_loss(error)
             self._forget(keep_member_id=False)
         elif isinstance(error, IllegalGenerationError):
-            # A joining member expects a newer generation, and gets it with the response to JoinGroup.
+            # A member that is joining has the old generation until the response to JoinGroup arrives.
             if self._phase is not Phase.JOINING:
                 self._note_loss(error)
                 self._forget(keep_member_id=True)
@@ -484,7 +484,7 @@ class Membership:
             self._forget(keep_member_id=self._settings.group_instance_id is not None)
 
     def _background_step(self) -> int | None:
-        # The lock must be free here, because `look` may wait for the polling thread, which needs it.
+        # The lock must be free: `look` may wait for the polling thread, which needs the lock.
         self._look_at_presences(self._clock.monotonic_ms())
         try:
             with self._lock:

@@ -55,7 +55,7 @@ class ConsumerRequests:
     ) -> dict[TopicPartition, OffsetAndMetadata | ApiError]:
         """Return the group's committed offsets, or the error of a partition whose offset is unknown."""
         fetch = OffsetFetch(group_id=group_id, partitions=partitions, require_stable=require_stable)
-        # Kafka's clients may commit a negative offset, which means no offset.
+        # Kafka's clients may commit a negative offset to mean no offset.
         return {
             tp: committed
             for tp, committed in self.ask(fetch).items()

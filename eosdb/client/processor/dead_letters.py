@@ -163,7 +163,7 @@ class _Progress:
 def _begin(consumer: Consumer, tp: TopicPartition) -> tuple[ConsumerGroupMetadata, _Progress]:
     """Go to the beginning of the partition. Returns the identity that commits its letters, with the
     topic's id, and the replayed letters."""
-    consumer.assign([tp])  # This looks up the topic's id; the offsets are read afterwards.
+    consumer.assign([tp])  # Learns the topic's id, before its offsets are read.
     consumer.seek_to_beginning()
     return consumer.group_metadata(), _Progress(consumer.committed([tp]).get(tp))
 

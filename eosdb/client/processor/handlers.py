@@ -106,7 +106,7 @@ def call(
     returned = handler(given) if tx is None else handler(given, tx)
     if returned is None:
         return []
-    # A value of any other type is refused when it is sent; the error names the type.
+    # Anything but an iterable counts as one result. If its type is wrong, `send` raises an error.
     if isinstance(returned, _NOT_SEVERAL) or not isinstance(returned, Iterable):
         return [returned]
     return list(returned)

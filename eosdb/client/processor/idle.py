@@ -39,7 +39,7 @@ Unread = dict[TopicPartition, int]
 Committed = dict[TopicPartition, OffsetAndMetadata | ApiError]
 
 
-# decisions/0040: idle means that the group's lag is 0, in the partitions of all members.
+# decisions/0040: a group is idle if its lag is 0, counting the partitions of all its members.
 class GroupIdleness:
     def __init__(
         self,
@@ -101,7 +101,7 @@ class GroupIdleness:
         }
         answers = self._committed(tps, require_stable=False) if self._pending else stable
         committed = {tp: at for tp, at in answers.items() if isinstance(at, OffsetAndMetadata)}
-        # A pending offset counts as one unread record, even if a reset would skip it.
+        # A pending offset counts as a lag of at least 1, even if a reset would skip the record.
         lags = {tp: max(self._lag(tp, committed.get(tp)), tp in self._pending) for tp in tps}
         return {tp: lag for tp, lag in lags.items() if lag}
 

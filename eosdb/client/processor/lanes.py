@@ -64,7 +64,7 @@ class Lanes:
             run.is_out = False
             if run.is_off:
                 self._advance(run)
-            elif run.began_ns >= 0:  # A negative time marks a call that was never made.
+            elif run.began_ns >= 0:  # A negative time means that the handler was never called.
                 yield run
             wait_s = _LOOK_S if self.in_hand > enough else 0
 

@@ -39,7 +39,7 @@ class Progress:
     def take(self, offsets: Sequence[int]) -> None:
         self._unfinished.update(dict.fromkeys(offsets))
         if self._unread:
-            # A record that was deleted meanwhile will never be read.
+            # Up to the last new offset, every record is taken now, or has been deleted.
             self._unread = [unread for unread in self._unread if unread > offsets[-1]]
 
     def complete(self, offsets: Sequence[int]) -> None:

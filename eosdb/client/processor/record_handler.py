@@ -54,7 +54,7 @@ class Run:
     """When the handler was called, in ns; negative if it was not."""
     results: list[ProducerRecord] = field(default_factory=list)
     error: BaseException | None = None
-    span: Any = None  # Set by eosdb.integrations.tracing.
+    span: Any = None  # The span that eosdb.integrations.tracing sets.
     due_ms: int = 0
     is_out: bool = False
     """Whether a thread has it, or will take it."""
@@ -171,7 +171,7 @@ class RecordHandler:
         if not self._has_attempts(attempt):
             self._check_may_give_up(attempt, error)
 
-    # -- the hooks of eosdb.integrations.tracing, which wraps them when a program asks for spans -----
+    # -- eosdb.integrations.tracing wraps these methods ---------------------------------------------
 
     def process(self, origins: list[ConsumerRecord], run: Run | None = None) -> Exception | None:
         """Run the handler once, for a record or a batch, and send its results. With `run`, only send the
@@ -289,7 +289,7 @@ class RecordHandler:
         is_batch = self.settings.batch
         with handlers.running(self._file, has_transaction=tx is not None):
             results = handlers.call(self._handler, given if is_batch else given[0], tx)
-        # The records of a batch have different keys, so its results get no key.
+        # The records of a batch may have different keys, so its results have no key.
         key = None if is_batch else given[0].key
         return [self._ready(key, result) for result in results]
 
@@ -313,7 +313,7 @@ class RecordHandler:
             value=serialized("value", result.value, self.settings.value_serializer),
         )
 
-    # decisions/0091: a postponed record waits in a topic of its group.
+    # decisions/0091: a postponed record is stored in a topic of its group until it is due.
     def _postpone(self, attempt: Attempt, error: RetryAt) -> bool:
         """Postpone the record until its handler's time. Returns False if the transaction is broken."""
         if not self.transaction.is_broken:

@@ -153,7 +153,7 @@ class ProcessingTransaction(ABC):
     def batch(self) -> Iterator[list[TopicPartition]]:
         """A block that processes the records of one poll. Yields the partitions of recreated topics."""
         now = self._consumer.group_metadata().topic_ids
-        # Processed records of a deleted topic have no offset in the recreated topic.
+        # Offsets of a deleted topic's records mean nothing in the recreated topic, so drop them.
         made_anew = [tp for tp, new in now.items() if self._topic_ids.get(tp, new) != new]
         self.drop(made_anew)
         self._topic_ids = dict(now)
@@ -252,14 +252,14 @@ class ProducerTransaction(ProcessingTransaction):
 
     def deliver(self, make: Make) -> Exception | None:
         self.begin()
-        # decisions/0010: results are sent after the handler has returned, so there is nothing to roll
-        # back.
+        # decisions/0010: a failed handler needs no roll-back, because its results are sent only after it
+        # has returned.
         try:
             results = make(None)
         except Exception as error:
             return error
         assert not self.is_broken
-        # After an interrupt between two results, the transaction must not be committed.
+        # An interrupt between two results must leave a transaction that cannot be committed.
         self.is_broken = bool(results)
         for result in results:
             was_refused = self.producer is not None and self.producer.state in _REFUSED
@@ -267,7 +267,7 @@ class ProducerTransaction(ProcessingTransaction):
                 self.send(result)
             except FAULTS_OF_RESULTS as error:
                 if was_refused:
-                    raise  # An earlier record may have caused the refusal.
+                    raise  # The cause may be an earlier record of the transaction.
                 return error
         self.is_broken = False
         return None
@@ -294,8 +294,8 @@ class ProducerTransaction(ProcessingTransaction):
         if producer.state in _MAY_BE_ABORTED:
             producer.abort_transaction()
         if producer.state != ClientState.READY.name:
-            # The producer was fenced, or is in the middle of a commit: initialising the id again ends the
-            # transaction.
+            # A producer that was fenced or is committing cannot abort. A new producer with the same
+            # transactional id ends the transaction.
             producer.close()
             self.producer = None
             self.prepare()
@@ -348,7 +348,7 @@ class _Undone(Exception):
     """Raised in a unit's block to roll it back."""
 
 
-# decisions/0040: one unit holds a record's rows, results and offset, and an attempt is a savepoint in it.
+# decisions/0040: the rows, results and offset of a record share one unit; an attempt is a savepoint in it.
 class UnitTransaction(ProcessingTransaction):
     outlives_poll = False
 
@@ -382,11 +382,11 @@ class UnitTransaction(ProcessingTransaction):
         except Exception as error:
             if unit.failure is not None:
                 raise unit.failure from error
-            # After IllegalStateError the handler is at fault: it left the unit in an unusable state.
+            # IllegalStateError is the handler's own error: the handler left the unit in an unusable state.
             if is_sending and not isinstance(error, (*FAULTS_OF_RESULTS, IllegalStateError)):
                 raise
             if not unit.is_whole:
-                # The unit has rolled back the earlier records too, so they are processed again.
+                # The roll-back of the unit included earlier records, so these are processed again.
                 self._break_off()
             return error
         return None
@@ -415,7 +415,7 @@ class UnitTransaction(ProcessingTransaction):
                 block.__exit__(None, None, None)
                 self._is_committed()
         except GroupIdNotFoundError as error:
-            # The last member's session has ended, and a group with neither members nor offsets is deleted.
+            # The group was deleted: its last member's session has ended, and it has no offsets.
             self.is_broken = True
             raise UnknownMemberIdError(str(error)) from error
         except BaseException:
@@ -432,7 +432,7 @@ class UnitTransaction(ProcessingTransaction):
     def _open(self) -> OpenUnit:
         """Return the open unit; begin one if there is none."""
         if self._unit is None:
-            # The block is assigned before it begins, so that `_undo` finds it after any error.
+            # Assign the block before it begins, so that `_undo` finds it after any error.
             self._block = self._begin()
             self._unit = self._block.__enter__()
             self._began_ms = self.clock.monotonic_ms()

@@ -148,7 +148,7 @@ class ProduceFuture(Future[RecordMetadata]):
 
     __slots__ = ("_batch", "_index")
 
-    # decisions/0006: the other attributes are created on use; most futures need only `result`.
+    # decisions/0006: most futures need only `result`, so other attributes are created at first use.
     def __init__(self, batch: ProducerBatch, index: int) -> None:
         self._batch = batch
         self._index = index
@@ -157,7 +157,7 @@ class ProduceFuture(Future[RecordMetadata]):
         """Create the attributes of a `concurrent.futures.Future` when one is first used."""
         if name not in _STATE:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        # Register first: after an interrupt, a state without the callback would never be completed.
+        # Register the callback first: an interrupt must not leave a future that is never completed.
         self._watch()
         with _making_state:
             if name not in self.__dict__:
@@ -172,7 +172,7 @@ class ProduceFuture(Future[RecordMetadata]):
         if batch.done:
             return
         batch.callbacks.append((self, self.settle))
-        while batch.parts:  # The batch was split meanwhile, perhaps without this callback.
+        while batch.parts:  # The batch was split before the callback was added.
             batch = self.place()[0]
             batch.callbacks.append((self, self.settle))
         batch.drive.watch(self)
@@ -263,11 +263,11 @@ class RecordAccumulator:
             queue = self._waiting[tp] = deque()
         elif queue:
             if queue[-1].is_filling and not queue[-1].records:
-                return queue[-1]  # An interrupt has left this batch empty.
+                return queue[-1]  # An interrupt left this batch empty; use it.
             queue[-1].is_filling = False
         batch = ProducerBatch(tp, clock.monotonic_ms(), drive)
         batch.is_filling = True
-        # No call from here on, so that no signal can separate the changes (decisions/0018).
+        # The next lines call nothing, so no signal can separate the changes (decisions/0018).
         queue += (batch,)
         self._count += 1
         return batch

@@ -132,7 +132,7 @@ def _serialized(
             try:
                 return list(map(str.encode, column))
             except UnicodeEncodeError:
-                pass  # `serialized` raises the error of the record at fault.
+                pass  # `serialized` finds the record and raises its error.
     return [serialized(what, one, serializer) for one in column]
 
 
@@ -227,7 +227,7 @@ class SentRecords:
         part = (_Part(batch, start, numbers),)
         into_payload, into_timestamps = records.payload, records.timestamps
         filled, accepted = batch.size + size, self.accepted + count
-        # No call from here on, so that no signal can separate the changes (decisions/0018).
+        # The next lines call nothing, so no signal can separate the changes (decisions/0018).
         try:
             into_payload += payload
             into_timestamps += timestamps
@@ -237,7 +237,7 @@ class SentRecords:
             raise
         batch.size, self.accepted = filled, accepted
 
-    # decisions/0018: each branch changes state in its last lines, which call nothing.
+    # decisions/0018: each branch changes state only in its last lines, where no signal can interrupt it.
     def settle(self) -> None:
         """Take over the results of completed batches, and release these batches."""
         waiting = 0
@@ -345,7 +345,7 @@ class _Share:
         return size
 
 
-# decisions/0024: records stay columns, and `sent` has the progress.
+# decisions/0024: records are passed as columns, not objects; `sent` counts the accepted ones.
 def take(
     chooser: PartitionChooser,
     topic: str,
@@ -368,7 +368,7 @@ def take(
     try:
         _fill(chooser, topic, shares, before, sent)
     except BaseException:
-        _fill(chooser, topic, shares, before, sent)  # The accepted records must have no gaps.
+        _fill(chooser, topic, shares, before, sent)  # Continue, to accept records without a gap.
         raise
     return misplaced or error
 

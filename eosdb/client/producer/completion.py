@@ -87,11 +87,11 @@ class BatchCompletion:
         elif identity is None:
             self._fail(batch, error)
         elif isinstance(error, OutOfOrderSequenceNumberError) and not was_first:
-            self._repeat(batch, error, now_ms)  # Earlier batches are still in flight.
+            self._repeat(batch, error, now_ms)  # An earlier batch is missing, and still in flight.
         elif self._manager.transactional_id is None and isinstance(
             error, (UnknownProducerIdError, InvalidProducerEpochError)
         ):
-            # After either error the batch cannot be stored under this identity any more.
+            # The broker accepts the batch only under a new producer epoch.
             self.to_bump.add(batch.tp)
             self._manager.progress(batch.tp).in_doubt = False
             self._repeat(batch, error, now_ms)
@@ -136,7 +136,7 @@ class BatchCompletion:
     def _refused(self, batch: ProducerBatch, error: EosdbError) -> None:
         """Fail a batch that the broker will never store; the sequences after it need a new epoch."""
         if batch.in_doubt:
-            in_doubt(error)  # An earlier attempt without a response may have been stored.
+            in_doubt(error)  # An earlier attempt had no response, and may be stored.
         batch.in_doubt = False
         self._fail(batch, error)
         if self._manager.transactional_id is None and not self._manager.is_fatal_state:
@@ -150,7 +150,7 @@ class BatchCompletion:
         """Fail the batch without waiting any longer; whether it is stored may be unknown."""
         if batch.in_doubt:
             in_doubt(error)
-        batch.error = error  # Set first, so that an interrupt leaves no future pending.
+        batch.error = error  # Set first: after an interrupt, futures already have the error.
         self._accumulator.remove(batch)
         self._may_be_unresolved = True
         if batch.identity is not None:
@@ -176,7 +176,7 @@ class BatchCompletion:
             batches |= {id(batch): batch for batch in progress.unacknowledged}
         for batch in waiting:
             if batch.identity is not None and id(batch) not in batches:
-                # The interrupt came while the batch got its sequence.
+                # The interrupt came before the batch had both its producer id and its sequence.
                 batch.identity, batch.serial = None, -1
         for batch in [*batches.values(), *waiting]:
             if batch.parts:
@@ -261,7 +261,7 @@ class BatchCompletion:
             self._metrics.count("epoch-bump")
         identity = identity_of()
         if identity is None:
-            return  # The epochs are used up; a new producer id has been requested.
+            return  # The last epoch is used; a new producer id was requested.
         for tp in ready:
             self._begin_epoch(tp, identity)
         self.to_bump -= ready

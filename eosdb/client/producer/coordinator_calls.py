@@ -73,7 +73,7 @@ class CoordinatorCalls:
     def initialize(self) -> CoordinatorCall[ProducerIdAndEpoch]:
         """Add a request for a producer id and epoch to the queue."""
         manager, settings = self._manager, self._settings
-        # An interrupt may have prevented an earlier request.
+        # After an interrupt the state may be INITIALIZING although no request was sent.
         if manager.state is not INITIALIZING:
             manager.transition(INITIALIZING)
         expected = manager.identity if manager.needs_new_epoch else None
@@ -103,7 +103,7 @@ class CoordinatorCalls:
                 if now_ms < call.retry_at_ms:
                     return
                 self._manager.sent += isinstance(call.request, TxnOffsetCommit)
-                call.unanswered += 1  # Counted first, because an interrupt may stop the request.
+                call.unanswered += 1  # Counted first: after an interrupt, it may have been sent.
                 call.exchange = self._transport.submit(call.request)
                 call.sent_ms = now_ms
                 call.attempts += 1
@@ -161,6 +161,6 @@ class CoordinatorCalls:
     def _backoff_ms(self, error: EosdbError, attempts: int) -> int:
         backoff = self._settings.retry_backoff_ms
         if isinstance(error, ConcurrentTransactionsError):
-            # The broker responds after the other transaction has ended, so the first repeat does not wait.
+            # The broker has waited for the other transaction's end, so the first repeat is immediate.
             return 0 if attempts == 1 else min(backoff, _CONCURRENT_BACKOFF_MS)
         return backoff

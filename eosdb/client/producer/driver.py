@@ -43,7 +43,7 @@ class Driver:
         """Run the sender once. Returns the ms until its next run is due."""
         return self.sender.run_once(self.clock.monotonic_ms())
 
-    # decisions/0006: every waiting caller advances the sender.
+    # decisions/0006: the producer needs no thread, because every caller that waits runs the sender.
     def until(
         self, done: Callable[[], bool], timeout_ms: int | None, on_timeout: Callable[[], EosdbError]
     ) -> None:
@@ -121,7 +121,7 @@ class Driver:
         with self._lock:
             try:
                 wait = self.step()
-            except Exception as error:  # The thread must continue; each future has its own error.
+            except Exception as error:  # Futures have their errors; the thread continues.
                 catalog.CALLBACK_FAILED.say(trace=error)
                 wait = 0
         idle_ms = min(linger_ms or _IDLE_MS, _IDLE_MS)

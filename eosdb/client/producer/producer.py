@@ -179,7 +179,7 @@ class Producer(Closeable):
         abort."""
         manager = self._manager
         if manager.state in (IN_TRANSACTION, ABORTABLE_ERROR):
-            # An abort now would wait for the lock again.
+            # After DatabaseLockedError, the next call aborts: an abort now would wait for the same lock.
             self._abort_is_due = isinstance(error, DatabaseLockedError) and manager.has_begun
             if self._abort_is_due:
                 return
@@ -192,7 +192,7 @@ class Producer(Closeable):
 
     # -- records --------------------------------------------------------------------------------
 
-    # decisions/0085: the key is a keyword argument.
+    # decisions/0085: the key must be a keyword, so that it is not mistaken for the value.
     def send(
         self,
         topic: str,
@@ -278,7 +278,7 @@ class Producer(Closeable):
             failed = sent.failed.values()
             is_open = len(failed) < sent.accepted or any(e.outcome == "unknown" for e in failed)
             if isinstance(error, EosdbError) and is_open:
-                in_doubt(error)  # `sent` has the outcome of each record.
+                in_doubt(error)  # `sent` tells which records are stored.
             raise
         return sent
 
@@ -287,7 +287,7 @@ class Producer(Closeable):
     ) -> None:
         before, flushed, is_last = len(sent.failed), sent.accepted, False
         while not is_last:
-            given, error = pieces.next()  # Runs the caller's code, so the lock must be free.
+            given, error = pieces.next()  # Runs the caller's code, which must not hold the lock.
             with self._lock:
                 if self._closed or not self._manager.may_send:
                     self._refuse_to_send()
@@ -390,7 +390,7 @@ class Producer(Closeable):
                     )
                 )
                 self._closed = True
-        self._driver.stop()  # Repeated, because an interrupt may have prevented it in an earlier call.
+        self._driver.stop()  # An interrupt may have ended an earlier `close` before this.
 
     def metrics(self) -> dict[str, float]:
         """Return counters, averages and rates under Kafka's names, since this producer was created."""

@@ -102,7 +102,7 @@ class Sender:
 
     # -- one step -------------------------------------------------------------------------------
 
-    # decisions/0006: the sender has no thread; the caller passes the time.
+    # decisions/0006: the sender has no thread of its own; its callers pass the time.
     def run_once(self, now_ms: int) -> int | None:
         """Do the work that is due at `now_ms`. Returns the ms until more is due; None if nothing is
         left. Delivery callbacks run when all states are final; records that they send are sent in the
@@ -311,7 +311,7 @@ class Sender:
             raise
         self._sent(requests, exchanges, now_ms, start_ns)
 
-    # decisions/0015: without a network in between, waiting for the last response protects nothing.
+    # decisions/0015: without a network, EndTxn may share a commit with the last records.
     def flush_before(self, behind: Behind, now_ms: int, *, sync: bool) -> None:
         """Send all waiting batches and, in the same turn, the transaction's requests that require them to
         be stored. If a batch waits for a callback or a retry, anything was refused, or the transport is
@@ -352,7 +352,7 @@ class Sender:
             self._turn = None
             if isinstance(error, DatabaseLockedError):
                 for _, exchange in turn.behind:
-                    exchange.fail(error)  # No request waits twice for the lock.
+                    exchange.fail(error)  # The turn has already waited for the lock.
                 self._take_back(turn.requests)
                 return
             try:
@@ -459,7 +459,7 @@ class Sender:
         manager = self.manager
         if manager.identity is None and manager.transactional_id is None:
             if manager.state is READY:
-                manager.transition(UNINITIALIZED)  # The epochs are used up.
+                manager.transition(UNINITIALIZED)  # No epoch is left; get a new producer id.
             if self._initialized is None:
                 self._initialized = self.coordinator.initialize()
                 self.coordinator.run(now_ms)
@@ -491,7 +491,7 @@ class Sender:
         wait = max(0, min(due) - now_ms)
         if self._on_the_way or coordinator is not None:
             delivery = self.transport.poll()
-            # The next run handles responses that arrived during this one.
+            # A response that arrived during this run is handled at once by the next.
             if self.coordinator.is_answered or any(r.exchange.done for r in self._on_the_way):
                 return 0
             if delivery is not None:

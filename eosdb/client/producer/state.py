@@ -42,7 +42,7 @@ class ClientState(Enum):
     ABORTABLE_ERROR = "ABORTABLE_ERROR"
     FATAL_ERROR = "FATAL_ERROR"
 
-    # Each state is a single object. Enum's own hash would cost a Python call for every look-up.
+    # Each state is a single object, so its identity is enough. Enum's own hash is a slow Python call.
     __hash__ = object.__hash__
 
 
@@ -55,7 +55,7 @@ LEGAL_PREVIOUS: Final[dict[ClientState, frozenset[ClientState]]] = {
     UNINITIALIZED: frozenset({READY, ABORTABLE_ERROR}),
     INITIALIZING: frozenset({UNINITIALIZED, COMMITTING_TRANSACTION, ABORTING_TRANSACTION}),
     READY: frozenset({INITIALIZING, COMMITTING_TRANSACTION, ABORTING_TRANSACTION}),
-    # COMMITTING_TRANSACTION comes before IN_TRANSACTION if the commit was refused before its decision.
+    # A commit that was refused before its decision leads back to IN_TRANSACTION.
     IN_TRANSACTION: frozenset({READY, COMMITTING_TRANSACTION}),
     COMMITTING_TRANSACTION: frozenset({IN_TRANSACTION}),
     ABORTING_TRANSACTION: frozenset({IN_TRANSACTION, ABORTABLE_ERROR}),
@@ -144,7 +144,7 @@ class PartitionProgress:
             self.start_over(identity)
         serial, unacknowledged = self.next_serial, self.unacknowledged
         after = serial + len(batch.records)
-        # No call from here on, so that no signal can separate the changes (decisions/0018).
+        # The next lines call nothing, so no signal can separate the changes (decisions/0018).
         batch.identity, batch.serial = identity, serial
         self.next_serial = after
         unacknowledged += (batch,)
@@ -301,7 +301,7 @@ class TransactionManager:
         if not unchanged and self.transactional_id is not None:
             self._progress.clear()
         partitions, groups = set[TopicPartition](), set[str]()
-        # No call from here on, so that no signal can separate the changes (decisions/0018).
+        # The next lines call nothing, so no signal can separate the changes (decisions/0018).
         self.number = self.number + 1 if unchanged else 0
         self.needs_new_epoch = needs_new_epoch
         self.identity = identity
@@ -316,7 +316,7 @@ class TransactionManager:
         producer was fenced."""
         self._change_after(error, kind)
         is_fenced = isinstance(error, (InvalidProducerEpochError, ProducerFencedError))
-        # The transaction was ended already, for example by its timeout.
+        # The transaction has already ended, for example by its timeout.
         was_ended = kind is EndTxn and isinstance(error, InvalidTxnStateError)
         if not (is_fenced or was_ended) or self._is_fencing_told or self.transactional_id is None:
             return

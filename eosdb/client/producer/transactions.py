@@ -188,7 +188,7 @@ class ProducerTransactions:
             if committed and self._is_committed:
                 self._ended(self._committed.answer)
             elif manager.has_begun:
-                # This response is used only once: a repeated commit sends the request again.
+                # Use a stored response only once; a second commit sends a new request.
                 answered, self._committed = self._committed, Exchange()
                 pending = coordinator.enqueue(
                     self._end_request(committed=committed),
@@ -204,12 +204,12 @@ class ProducerTransactions:
             except InvalidProducerIdMappingError:
                 if committed:
                     raise
-                # The coordinator has no open transaction of this id to abort.
+                # The coordinator does not know the id, so no transaction is left to abort.
                 self._ended(self._identity())
             except EosdbError as error:
                 self._is_in_doubt = error.outcome == "unknown"
                 if manager.state is COMMITTING_TRANSACTION and not self._is_in_doubt:
-                    # Nothing was decided: an abort is allowed, and `close` must not commit.
+                    # Nothing was decided, so the program may abort, and `close` must not commit.
                     manager.transition(IN_TRANSACTION)
                 raise
         if self._renewal is not None:
