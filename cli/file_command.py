@@ -256,7 +256,7 @@ class FileCommand(click.Command):
         self._arguments = arguments
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing:  # The shell asks for completions.
+        if ctx.resilient_parsing:  # The shell is completing a command line.
             is_named = named_file(ctx) is not None or "--db" in args
             if args and (not is_named or _is_database(args[0])):
                 ctx.meta[FILE] = args[0]

@@ -142,7 +142,7 @@ class CommandsByName(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width, names = max(map(len, GROUPS)), max(map(len, COMMANDS))
         formatter.write_paragraph()
-        for heading, rows in GROUPS.items():  # No lines for headings: the list fits a screen.
+        for heading, rows in GROUPS.items():  # Headings share lines: the list fits a screen.
             for name, (_, text) in rows.items():
                 formatter.write(f"{heading:{width}}  {name:{names}}  {text}\n")
                 heading = ""
@@ -217,11 +217,11 @@ class ErrorBoundary(CommandsByName):
                 status, told = _MAY_BE_STORED, f" (outcome: {error.outcome})"
             output.line(f"error: {_name(error)}: {error}{told}", err=True)
         except UnicodeEncodeError as error:
-            # Python represents invalid UTF-8 in an argument by surrogates, which cannot be stored.
+            # Surrogates stand for the bytes that are not UTF-8; such an argument cannot be stored.
             shown = str(error.object)[:80].encode(errors="backslashreplace").decode()
             output.line(f"error: {shown}: this argument is not valid UTF-8", err=True)
         except BrokenPipeError:
-            # The reader closed the pipe; without this line, Python would report that again at exit.
+            # The reader has closed the pipe, and Python would report that again when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
@@ -233,7 +233,7 @@ class ErrorBoundary(CommandsByName):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         command = super().resolve_command(ctx, args)
         if not ctx.resilient_parsing and not {"-h", "--help"}.intersection(args):
-            import eosdb.database  # noqa: F401 – all that opening a file needs (cli/stopping.py)
+            import eosdb.database  # noqa: F401 – commands must not import it later (cli/stopping.py)
         raising_on_interrupt()
         return command
 
@@ -243,7 +243,7 @@ class ErrorBoundary(CommandsByName):
         except KeyboardInterrupt:
             if is_normal_end(ctx.meta):
                 ctx.exit()
-            output.line(err=True)  # Ends the line on which the terminal shows ^C.
+            output.line(err=True)  # Go to a new line after the terminal's ^C.
             output.line("Aborted!", err=True)
             ctx.exit(exit_status())
 
@@ -251,7 +251,7 @@ class ErrorBoundary(CommandsByName):
 def _prepare_streams() -> None:
     """Replace closed streams by empty ones. Escape bytes that are not UTF-8 on input and output."""
     if sys.stdin is None:
-        sys.stdin = open(os.devnull)  # noqa: SIM115 – the process's, to its end
+        sys.stdin = open(os.devnull)  # noqa: SIM115 – stays open until the process ends
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdin, sys.stdout):
@@ -266,7 +266,7 @@ def _name(error: EosdbError) -> str:
 def _tell_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
     if not is_asked or context.resilient_parsing:
         return
-    from eosdb.native import accelerator  # A late import, because it opens a connection.
+    from eosdb.native import accelerator  # Imported late: it opens a connection.
 
     native = accelerator.road()
     is_used = "with the accelerator" if native is True else f"without the accelerator: {native}"

@@ -14,7 +14,7 @@ from eosdb.model.clock import parse_time_ms
 if TYPE_CHECKING:
     _Base = click.ParamType[int]
 else:
-    _Base = click.ParamType  # Not generic in every version of click.
+    _Base = click.ParamType  # click.ParamType is not generic in every version.
 
 
 class TimeMs(_Base):

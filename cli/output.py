@@ -56,7 +56,7 @@ class Pace:
             self.began = done, units, now_ms
         first, before, began_ms = self.began
         elapsed_ms = max(now_ms - began_ms, 1)
-        # The file may grow while it is read, beyond the total.
+        # `done` may exceed `total`, because the file may grow while it is read.
         share = f" ({100 * min(done, total) // total} %)" if total else ""
         pace = f"{units:,} {self.unit}{share}, {(units - before) * 1000 // elapsed_ms:,} a second"
         if total is None or done <= first:
@@ -305,7 +305,7 @@ def _distinct(columns: Sequence[str]) -> list[str]:
 def _json_value(value: object) -> object:
     if isinstance(value, bytes):
         return shown(value)
-    # JSON has no infinity, unlike SQLite.
+    # SQLite has infinity, but JSON has not.
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -41,7 +41,7 @@ def raising_on_interrupt() -> None:
 
 def until_stopped() -> None:
     """From now on, Ctrl-C and SIGTERM are the normal end of the current command."""
-    import click  # Importing click takes a while, so Ctrl-C is handled first.
+    import click  # Imported here, so that Ctrl-C is handled before this slow import.
 
     click.get_current_context().meta[__name__] = True
 
@@ -58,6 +58,6 @@ def exit_status() -> int:
 
 def _interrupt(number: int, _: object) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # A second SIGTERM is ignored.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # The first SIGTERM is being handled.
     _heard.append(number)
     raise KeyboardInterrupt

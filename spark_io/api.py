@@ -27,7 +27,7 @@ from eosdb.spark_io.writing.outgoing import Outgoing, as_bytes, parse
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a directory, a glob, or a list of them."""
 _CALLS: Final = Calls()
-# Spark itself would start workers to answer, whose Python may have no eosdb.
+# Registered sessions. Spark itself cannot be asked: it would start workers, which may have no eosdb.
 _REGISTERED: Final = weakref.WeakSet[SparkSession]()
 _WRITES: Final = ("txnappid", "txnversion", "writename", "topic")
 """The options that distinguish the writes of a micro-batch."""
@@ -48,7 +48,7 @@ def register(spark: SparkSession) -> None:
 
 def _register_source(spark: SparkSession) -> None:
     use_this_python(spark)
-    if spark not in _REGISTERED:  # Spark warns at every registration after the first.
+    if spark not in _REGISTERED:  # A second registration makes Spark warn.
         spark.dataSource.register(EosdbDataSource)
         _REGISTERED.add(spark)
 
@@ -148,7 +148,7 @@ def foreach_batch(
         given["topic"] = topic
 
     def append(frame: DataFrame, batch_id: int) -> None:
-        # Spark Connect sends this function away, pickled by name, so that the counter of calls stays here.
+        # Spark Connect sends only the name of `_append`, so the counter of calls stays in this process.
         _append(frame, batch_id, given, sink_id)
 
     return append
@@ -172,7 +172,7 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
     place = f"{query.id} {sink}"
     calls = _CALLS.of(place, run)
     this = MicroBatch(owner, batch_id, query.run, query.checkpoint, query.is_its_thread, calls)
-    # In other threads the order of the calls is unknown, so only the rows identify a repeat.
+    # In another thread the order of the calls is unknown, and only the rows show if a call is a repeat.
     plan = writes.plan_of(query.checkpoint, query.id, batch_id) if query.is_its_thread else None
     is_numbered = query.is_its_thread and sink_id is None
     content = writes.Content(batches, rows, topics, plan, this.notes, is_numbered)

@@ -157,7 +157,7 @@ def read_jdbc(
             )
         else:
             frame = spark.read.jdbc(options.url, options.table, properties=dict(properties))
-        frame.schema  # noqa: B018  # Spark Connect loads the driver only here.
+        frame.schema  # noqa: B018  # Makes Spark Connect load the driver now.
         return frame
     except Exception as error:
         if "ClassNotFoundException" in str(error) and DRIVER in str(error):
@@ -212,7 +212,7 @@ def _predicates(
             tasks[-1].append(_range(tp, first, stop, partition, offset, by_topic=by_topic))
             filled += stop - start
             start = stop
-    # For an empty file, one task reads nothing.
+    # An empty file has one task, which reads nothing.
     return tuple(" OR ".join(task) if task else "1 = 0" for task in tasks)
 
 

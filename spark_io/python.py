@@ -31,7 +31,7 @@ def use_this_python(spark: SparkSession) -> None:
     """Make the workers of a local session, which was created without PYSPARK_PYTHON, use this Python."""
     if VARIABLE in os.environ:
         return
-    # Spark Connect has no context, and raises several kinds of errors.
+    # Spark Connect has no context, and may raise errors of several classes.
     with contextlib.suppress(Exception):
         context = spark.sparkContext
         if str(context.master).startswith("local"):
@@ -44,7 +44,7 @@ def explained(spark: SparkSession) -> Iterator[None]:
     dependencies."""
     try:
         yield
-    except Exception as error:  # The error's class differs over Spark Connect.
+    except Exception as error:  # Spark Connect raises an error of another class.
         missing = _MISSING.search(str(error))
         if missing is None:
             raise

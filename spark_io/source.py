@@ -32,7 +32,7 @@ class Records:
         topics = None if subscribe is None else subscribe[0].as_py()
         given = {} if topics is None else {"subscribe": topics}
         parsed = options.parse(given, streaming=False)
-        # The function reads one snapshot of each file, as every read does.
+        # All ranges of a file come from one snapshot.
         ranges = plan.batch(files.absolute(path[0].as_py()), parsed)
         yield from tasks.batches((one for one in ranges if one.size), plan.KAFKA, parsed)
 
@@ -53,7 +53,7 @@ class EosdbDataSource(datasource.DataSource):
         return "eosdb"
 
     def schema(self) -> str:
-        if "provider" in self.options:  # Spark sets this option only when a table is created.
+        if "provider" in self.options:  # Spark sets this option only in CREATE TABLE.
             raise SparkOptionError(options.CATALOG)
         names = plan.chosen(self.options, is_fleet=files.of_options(self.options).is_fleet)
         return plan.sql_schema(names)
@@ -70,7 +70,7 @@ class EosdbDataSource(datasource.DataSource):
     def streamWriter(
         self, schema: StructType, overwrite: bool
     ) -> datasource.DataSourceStreamWriter:
-        # In complete mode each batch appends the whole result, as with Kafka's sink.
+        # Complete mode is allowed: as with Kafka's sink, each batch appends the whole result.
         return StreamWriter(self.options, schema)
 
 
@@ -93,7 +93,7 @@ class BatchReader(datasource.DataSourceReader):
         return {**self.__dict__, "_ranges": []}
 
     def partitions(self) -> list[tasks.Task]:
-        # Spark needs at least one task. For an empty list it would create one that is not a `Task`.
+        # Spark needs at least one task, and for an empty list would make one of another class.
         return [tasks.Task(ranges) for ranges in plan.split(self._ranges, self._options) or [()]]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:

@@ -222,7 +222,7 @@ def delete(session: Session, group: tuple[str, ...], topics: tuple[str, ...], ye
     names = list(dict.fromkeys(group))
     offsets = f"the offsets of {', '.join(topics)}" if topics else "all committed offsets"
     with session.open() as db:
-        # All groups are checked before the first is deleted, so that an unknown name changes nothing.
+        # Check all groups before the first is deleted, so that an unknown name changes nothing.
         chosen = {name: _partitions(db, name, topics) for name in names if topics}
         for name in names:
             if (count := len(db.broker.describe_group(name).members)) and not topics:

@@ -65,7 +65,7 @@ def journal(
         else:
             after = 0 if last is None else db.admin._journal_position(last)
         rows = map(_row, _entries(db, after, follow, filters))
-        if follow and output.is_format("table"):  # A table's widths would depend on events to come.
+        if follow and output.is_format("table"):  # Column widths would depend on later events.
             for row in rows:
                 output.line("  ".join(map(output.cell, row)))
         else:
@@ -93,7 +93,7 @@ def _entries(
         try:
             db.broker.ask(requests.WaitForChange(version, _WAIT_MS))
         except KeyboardInterrupt:
-            ended = True  # No event is lost: those so far are printed, and a JSON array is closed.
+            ended = True  # Ends normally: a JSON array is closed, and no printed event is lost.
 
 
 _BATCH = (

@@ -53,7 +53,7 @@ def batches(
         raise InvalidRequestError(
             f"columns: got {', '.join(map(repr, unknown))}, expected some of {', '.join(TYPES)}"
         )
-    # A scan must return a column, even if only constants are wanted.
+    # A scan must return a column, so read one even if only constants are wanted.
     wanted = tuple(_STORED[name] for name in names if name in _STORED) or ("offset",)
     constants = {
         "topic": topic_partition.topic,

@@ -33,7 +33,7 @@ class DjangoTransaction(JoinedTransaction):
             with super()._unit() as unit:
                 yield unit
         finally:
-            # SQLite has rolled it back. Each later statement would be a transaction of its own.
+            # SQLite rolled back. Unless Django knows, each later statement is its own transaction.
             if self._wrapper.in_atomic_block and not self._connection.in_transaction:
                 self._wrapper.needs_rollback = True
 

@@ -88,7 +88,7 @@ class FaultyTransport:
             exchange, name = Exchange[T](), request.name
             self._numbers += 1
             label = f"{name} #{self._numbers}"
-            # All draws are made now, so that one request's faults do not change those of others.
+            # Draw all random numbers now, so that a fault of one request does not change those of others.
             happens = {fault: self._rng.random() < p for fault, p in self._chances.items()}
             there, back, again = self._way(happens["reorder"]), self._way(False), self._way(True)
             if self._only is not None and name not in self._only:

@@ -214,7 +214,7 @@ class KafkaDouble(str, Closeable):
         """Die as by `kill -9`: connections break, and the file keeps its state. Clients are refused until
         `restart`. Idempotent."""
         if self._end():
-            # Keeps the port: another process could take it, or a client could connect to itself.
+            # Keep the port, so that no other process takes it and no client connects to itself.
             self._reserved = _reserve(self._port)
             self.db.abandon()
 
@@ -225,7 +225,7 @@ class KafkaDouble(str, Closeable):
         self.db = eosdb.connect(self.path, clock=self.clock, durability="off", config=self._config)
         self._reserved.close()
         self._faults.died.clear()
-        with warnings.catch_warnings():  # kafka-python warns, and a test may raise warnings.
+        with warnings.catch_warnings():  # kafka-python warns, which would fail some tests.
             warnings.simplefilter("ignore", DeprecationWarning)
             self._server = self.db.serve(self._port, _HOST, interfere=self._faults)
         self._is_alive = True

@@ -47,7 +47,7 @@ class Actor:
         self._scheduler = scheduler
         self._body = body
         self._go = threading.Semaphore(0)
-        # decisions/0008: an actor runs users' code, so it has a thread; one runs at a time.
+        # decisions/0008: an actor has a thread, because it runs users' code; only one actor runs at a time.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 

@@ -191,13 +191,13 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
     )  # fmt: skip
 
 
-# decisions/0055: a Fetch returns every stored record up to the end of the read.
+# decisions/0055: a Fetch returns all stored records, markers and aborted records included.
 def encode(block: Block, room: int, *, at_least_one: bool) -> tuple[bytes | bytearray, int]:
     """Encode fetched records as batches of at most `room` bytes, or as one record if `at_least_one`; also
     returns the next fetch offset. Consecutive records of a producer form one batch, even if they were sent
     in several."""
     rows, offset = block.rows, block.start
-    if block.batches is not None:  # The accelerator has built them (decisions/0067).
+    if block.batches is not None:  # The accelerator has encoded them already (decisions/0067).
         if len(block.batches) > room and not at_least_one:
             return b"", offset
         return block.batches, _set_checksums(block.batches)
@@ -213,8 +213,8 @@ def encode(block: Block, room: int, *, at_least_one: bool) -> tuple[bytes | byte
         if offset <= rows.offset[end - 1]:
             return b"".join(batches), offset
     if offset < block.stop:
-        # Compaction has removed the end of the range, so no record shows how far the read went. A marker
-        # without a producer does: every client continues after it, and no application sees it.
+        # Compaction removed the last records, so the batches do not show the next offset. A marker without
+        # a producer shows it: every client continues after it, and no application sees it.
         gap = _marker(block.stop - 1, _NO_TIMESTAMP, -1, -1, "COMMIT")
         if len(gap) <= room or (at_least_one and not batches):
             batches.append(gap)
@@ -294,7 +294,7 @@ def _runs(rows: Rows) -> Iterator[tuple[int, int]]:
             and finer(begin) == finer(end - 1)
             and not rows.timestamp_type[begin]
         ):
-            yield begin, end  # `set` and `map` find most batches without a Python loop.
+            yield begin, end  # `set` and `map` handle most batches without a Python loop.
         else:
             for _, run in groupby(range(begin, end), finer):
                 *_, last = run

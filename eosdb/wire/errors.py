@@ -64,7 +64,7 @@ class InvalidUpdateVersionError(errors.ApiError, code=95):
     """Raised because the level of a feature depends on how the file was opened."""
 
 
-# decisions/0054: librdkafka would mistake records stored after the refusal for the refused ones.
+# decisions/0054: after a refused request, librdkafka would mistake later records for the refused ones.
 def code_of(error: errors.EosdbError) -> int:
     """The error code for a request to the log; errors that Kafka does not have become
     KAFKA_STORAGE_ERROR, which clients retry. Raises RefusedByFileError if the file refused the request."""

@@ -225,7 +225,7 @@ class Allowance:
 
     def _spend(self, size: int) -> None:
         if size > self.bytes_left:
-            self.bytes_left = 0  # Makes further decompression bombs of the request cheap.
+            self.bytes_left = 0  # Later compressed batches of this request fail at once.
             raise MessageTooLargeError(
                 f"the batches of the request have more than {DECOMPRESSED_BYTES} bytes when they are "
                 "decompressed; send fewer or smaller records at once"

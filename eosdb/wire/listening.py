@@ -177,11 +177,11 @@ def accept(
                 sock, address = listener.accept()
                 take(sock, address[0])
             is_failing = False
-        except (BlockingIOError, ConnectionAbortedError):  # The client has gone already.
+        except (BlockingIOError, ConnectionAbortedError):  # The client has left already.
             continue
         except (OSError, StorageError, RuntimeError, MemoryError) as error:
-            # No file descriptor, thread or memory is left.
-            with contextlib.suppress(MemoryError):  # Without this thread, no client could connect.
+            # No file descriptor, thread or memory is left, so an idle connection is closed.
+            with contextlib.suppress(MemoryError):  # Only this thread accepts clients.
                 if not is_closed.is_set() and not is_failing:
                     catalog.CANNOT_ACCEPT.say(error=error)
                 is_failing = True
@@ -194,7 +194,7 @@ def prepare(sock: socket.socket) -> None:
     sock.settimeout(None)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # A blocked send checks every half second whether others wait for its memory.
+    # Wake a blocked send every half second: it checks whether other connections wait for its memory.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 500_000))
     for name, value in _KEEPALIVE:
         if hasattr(socket, name):
@@ -206,7 +206,7 @@ def _before() -> None:
 
 
 def _after_in_parent() -> None:
-    with contextlib.suppress(RuntimeError):  # An interrupt came before the lock was acquired.
+    with contextlib.suppress(RuntimeError):  # A signal interrupted `_before`, so no lock is held.
         _process.accepting.release()
 
 

@@ -24,7 +24,7 @@ from eosdb.wire.messages import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from eosdb.wire.parking import REAL_TIME
 
 PLAIN: Final = "PLAIN"
-# decisions/0030: a server without TLS listens only at loopback, so PLAIN's password crosses no network.
+# decisions/0030: PLAIN sends the password, but without TLS a server listens only at loopback.
 MECHANISMS: Final = (*scram.MECHANISMS, PLAIN)
 Find = Callable[[str, str], ScramCredential | None]
 """Looks up a user's credential for a mechanism."""

@@ -148,7 +148,7 @@ def _array(element: Walk, nullable: bool, flexible: bool) -> Walk:
     number = None if flexible else _INT32
 
     def walk(data: bytes | bytearray, at: int, counts: Counts) -> int:
-        count, at = _length(data, at, number, nullable)  # An element has at least one byte.
+        count, at = _length(data, at, number, nullable)  # At most one element for each byte left.
         counts.count(count)
         for _ in range(count):
             at = element(data, at, counts)

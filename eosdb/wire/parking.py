@@ -76,8 +76,8 @@ class Parking:
             self._waiters.add(waiter)
         try:
             self._arrived.set()
-            # Check again: a commit may have come since the caller's check. The lock allows one check at a
-            # time, because each concurrent check would open a connection to the file.
+            # Check again, because a commit may have come since the caller's check. The lock allows one
+            # check at a time, because concurrent checks would each open a connection to the file.
             with self._looking:
                 may_be = self.is_closed or look(self._broker)
             may_be = may_be or waiter.woken.wait(timeout_ms / 1000)
@@ -119,13 +119,13 @@ class Parking:
                 except DatabaseClosedError:
                     return
                 except (EosdbError, OSError, MemoryError):
-                    # The file is locked, the disk full, or no memory left: the waiting clients are
-                    # disconnected.
+                    # The file is locked, the disk is full, or no memory is left. The waiting clients have
+                    # been disconnected.
                     REAL_TIME.sleep_ms(_BETWEEN_DUE_MS)
 
     def _is_something_due(self) -> bool:
         now = REAL_TIME.monotonic_ms()
-        if now - self._round_ms >= _ROUND_MS:  # Housekeeping needs a write.
+        if now - self._round_ms >= _ROUND_MS:  # Housekeeping is due: it needs a write.
             self._round_ms = now
             return True
         return self._core.clock.time_ms() >= self._due
@@ -142,7 +142,7 @@ class Parking:
         with self._lock:
             waiters = [waiter for waiter in self._waiters if not waiter.woken.is_set()]
         shared: Shared = {}
-        seen: dict[Look, bool] = {}  # Equal conditions are checked once.
+        seen: dict[Look, bool] = {}  # Each distinct condition is checked once.
         for waiter in waiters:
             if waiter.look not in seen:
                 seen[waiter.look] = everybody or waiter.look(self._broker)

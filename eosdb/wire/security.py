@@ -39,7 +39,7 @@ class Certificates:
         which is logged once for each change."""
         state = self._state_of_files()
         if state != self._state:
-            self._state = state  # A change during the read causes another read.
+            self._state = state  # Set first, so a change during the read causes another read.
             try:
                 self._context = _context(*self._files)
             except ConfigError as error:
@@ -145,7 +145,7 @@ def _context(cert: str, key: str, ca: str | None) -> ssl.SSLContext:
             f"{cert}, {key}: expected a certificate and its key in PEM format, without a password "
             f"({_reason(error)})"
         ) from error
-    if ca is not None:  # Clients need a certificate, as with Kafka's ssl.client.auth=required.
+    if ca is not None:  # As with Kafka's ssl.client.auth=required, clients need a certificate.
         try:
             context.load_verify_locations(ca)
         except ssl.SSLError as error:

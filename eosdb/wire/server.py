@@ -58,7 +58,7 @@ class Frames:
         self._ahead = b""
         """Bytes of later requests, received with the last one."""
         self._read_s = 0.0
-        # The time by which the client must be known; None afterwards.
+        # The client must log in or send a first request by this time; None if it has done so.
         self.stranger_until_ms: int | None = REAL_TIME.monotonic_ms() + int(
             limits.stranger_s * 1000
         )
@@ -94,7 +94,7 @@ class Frames:
         return data if self._fill(data, size) else None
 
     def _received(self, size: int, seconds: float) -> bytes:
-        # SO_RCVTIMEO saves the two system calls of Python's own time-outs, and taking the GIL after each.
+        # SO_RCVTIMEO is cheaper than Python's time-outs, which need two more system calls and take the GIL.
         if seconds != self._read_s:
             self._read_s = seconds
             limit = struct.pack("ll", int(seconds), max(1, int(seconds % 1 * 1_000_000)))
@@ -160,7 +160,7 @@ class _Patience:
         """Note progress of the client: it may pause anew."""
         self._renewed = REAL_TIME.monotonic_ms()
 
-    # decisions/0031: a lack of memory is not the client's fault.
+    # decisions/0031: the client must not lose time while the server waits for memory.
     def extend(self) -> None:
         """Extend the deadline by the time since the last progress, spent waiting for memory."""
         self._deadline += REAL_TIME.monotonic_ms() - self._renewed
@@ -209,7 +209,7 @@ class Connection:
                     return
                 answer = self._answer(frame)
                 self._know_if_logged_in()
-                del frame  # The client may read slowly, so free the memory now.
+                del frame  # Free the request's memory: the client may read slowly.
                 if answer is not None:
                     self._frames.write(answer)
                 if self._session.login.is_refused:
@@ -230,7 +230,7 @@ class Connection:
         """Close the connection after the request being handled."""
         self._is_closing = True
         self._session.login.ended.set()
-        with contextlib.suppress(OSError):  # The connection may have ended by itself.
+        with contextlib.suppress(OSError):  # The client may have disconnected already.
             shut_down(self._socket, socket.SHUT_RD)
 
     def abort(self) -> None:
@@ -261,7 +261,7 @@ class Connection:
             )
         self._session.login.check_may_ask(header.api_key, api.name)
         request = messages.decode_body(api.request, header, frame)
-        self._know_if_logged_in()  # Before the handler, which may wait long.
+        self._know_if_logged_in()  # Before the handler, which may take long.
         self._session.client_id = header.client_id
         try:
             response = self._carry_out(api, request, header.version)
@@ -408,7 +408,7 @@ class Server(Closeable):
             sock.close()
 
     def _end_connections(self, end: Callable[[Connection], None]) -> None:
-        # `tuple` is one C call. A lock could stay held after an interrupt.
+        # One C call copies them; a lock could stay held after an interrupt.
         for connection in tuple(self._connections):
             end(connection)
 
@@ -431,7 +431,7 @@ class Server(Closeable):
         closed; without such a client, the new connection is closed. Either is logged once."""
         full, count = None, len(self._connections)
         if count >= self._limits.connections:
-            # Connections that are being closed still count, so allow up to twice the limit.
+            # Connections that are closing also count, so up to twice the limit may be open.
             has_room = count < 2 * self._limits.connections and self._close_oldest_stranger()
             full = catalog.UNUSED_CONNECTIONS_CLOSED if has_room else catalog.TOO_MANY_CONNECTIONS
             if self._full is not full:
@@ -468,7 +468,7 @@ class Server(Closeable):
         with self._lock:
             self._strangers.pop(connection, None)
 
-    # decisions/0031: known clients keep their connections.
+    # decisions/0031: if there are too many connections, those of known clients stay open.
     def _close_oldest_stranger(self) -> bool:
         """Close the oldest connection of an unknown client; returns False if there is none."""
         with self._lock:

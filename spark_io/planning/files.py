@@ -28,7 +28,7 @@ def look(path: str, marks_of: Callable[[str], Iterable[str]]) -> FileSummary:
     CorruptDatabaseError and ConfigError."""
     (published,) = publishing.published(path)
     manifest = published.manifest
-    # The manifest has the marks of the latest snapshots; older marks need the file.
+    # The manifest has only the marks of the latest snapshots; to check other marks, open the file.
     unknown = set(marks_of(manifest.file_id)) - {manifest.mark, *manifest.marks}
     departures = {}
     if unknown:

@@ -128,7 +128,7 @@ class KnownFiles(Generic[F]):
         before = self._entries.get(path)
         stamp = stamp or Stamp((), None)
         since = before.since_ms if before is not None and before.stamp == stamp else now
-        # The stamp is taken before the look, so a change in between shows as a new stamp.
+        # The stamp precedes the look, so a change during the look gives the file another stamp.
         is_trusted = (
             now - since >= _A_WHILE_MS or (stamp.newest_ns if stamp.database else 0) < old_ns
         )
@@ -138,7 +138,7 @@ class KnownFiles(Generic[F]):
 def in_processes(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """Return the results, which must be picklable, in order. Child processes open many files: threads
     that read schemas block each other inside SQLite."""
-    # decisions/0019: a child inherits no SQLite connection and opens its own.
+    # decisions/0019: the child processes inherit no SQLite connection; each opens its own.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     if len(items) < _MANY or cores < 2:
         return [function(item) for item in items]

@@ -206,7 +206,7 @@ def _flat(offsets: Any) -> dict[tuple[str, ...], int]:
     return {
         (name, *rest): offset
         for name, nested in offsets.items()
-        if not name.startswith("@")  # "@" is a file's path, "@skipped" the skipped files.
+        if not name.startswith("@")  # A key with "@" is not a topic.
         for rest, offset in _flat(nested).items()
     }
 

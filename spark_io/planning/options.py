@@ -65,7 +65,7 @@ def check(options: Mapping[str, str], own: Collection[str]) -> None:
     for name in options:
         if name in REFUSED:
             raise SparkOptionError(f"option {name} does nothing here: {REFUSED[name]}")
-        # All remaining settings of Kafka's clients concern connections and speed, so they are ignored.
+        # Kafka's other settings concern connections and speed, so they are ignored.
         if not (name in own or name in _ACCEPTED | _SPARKS_OWN or name.startswith(_KAFKAS_OWN)):
             alike = get_close_matches(name, {*own, *_ACCEPTED, *_SPARKS_OWN} - _INNER, n=1)
             guess = f"; did you mean {spelled(alike[0])}?" if alike else ""

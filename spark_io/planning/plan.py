@@ -165,7 +165,7 @@ def split(ranges: Iterable[Range], options: ReadOptions) -> list[tuple[Range, ..
     total = sum(range_.size for range_ in wanted)
     tasks = -(-total // options.rows_per_task)
     if tasks > 1:
-        # A multiple of the cores. The executors' cores are unknown here, so the driver's are counted.
+        # Use a multiple of the cores: the driver's, because the executors' are not known here.
         cores = os.cpu_count() or 1
         tasks = -(-tasks // cores) * cores
     tasks = max(tasks, options.min_partitions or 1)
@@ -206,7 +206,7 @@ def _offset(
 ) -> int:
     start = state.offsets.log_start_offset
     if limit is None:
-        # Kafka's connector requires every partition; here others have the default limits.
+        # Unlike in Kafka's connector, a partition may be omitted: then all its records are read.
         return state.end if at_end else start
     if limit in (EARLIEST, LATEST):
         return start if limit == EARLIEST else state.end
@@ -231,7 +231,7 @@ def _at_time(
     *,
     at_end: bool,
 ) -> int:
-    # An end is resolved in the same way as a start, so that consecutive time ranges do not overlap.
+    # Ends and starts are resolved alike, so that consecutive time ranges neither overlap nor leave gaps.
     first = db.admin._first_record_at(tp, time_ms, isolation_level=options.isolation_level)
     if first is not None:
         return min(first.offset, state.end)

@@ -52,7 +52,7 @@ def query_of(spark: SparkSession) -> Query:
         query_id = context.getLocalProperty("sql.streaming.queryId")
         batch_id = context.getLocalProperty("streaming.sql.batchId")
         run = context.getLocalProperty("spark.sql.execution.id")
-    except Exception:  # Spark Connect has no context, and raises several kinds of errors.
+    except Exception:  # Spark Connect has no context.
         return Query()
     found = _running(spark, query_id)
     if found is not None:
@@ -89,7 +89,7 @@ def active(spark: Any) -> Iterator[None]:
     """Make this session the active one during the block. Spark resolves data sources in the active session,
     which in the user's threads may be another one, without the format `eosdb`."""
     before = classes = None
-    with contextlib.suppress(Exception):  # Over Spark Connect the session is on the server.
+    with contextlib.suppress(Exception):  # With Spark Connect there is no local session.
         classes = SparkSession._get_j_spark_session_class(spark._jvm)
         found = classes.getActiveSession()
         before = found.get() if found.isDefined() else None
@@ -224,7 +224,7 @@ class WriteReport:
     def to_file(self, path: str, call: Call | None = None) -> None:
         """Write the report to a file for the driver, because Spark passes nothing back from a commit."""
         offsets = [[*tp, offset] for tp, offset in self.offsets.items()]
-        with contextlib.suppress(OSError):  # Over Spark Connect the folder may be on another host.
+        with contextlib.suppress(OSError):  # With Spark Connect, the folder may be on another host.
             Path(path).write_text(json.dumps([{**asdict(self), "offsets": offsets}, call]))
 
 

@@ -78,7 +78,7 @@ def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
             "no file is named; give save(path), start(path) or option path. In INSERT and saveAsTable: "
             f"{CATALOG}"
         )
-    # Executors may run in other folders than the driver, which parses this.
+    # Make the path absolute here, in the driver: executors may run in other folders.
     path = absolute(path)
     topic = options.get("topic")
     check_columns(types, topic)
@@ -175,7 +175,7 @@ def _grouped(table: pa.Table, by: list[Any]) -> Iterator[tuple[Any, pa.Table]]:
     """Group the rows by the values `by`. Within a group they keep their order."""
     counts = Counter(by)
     if len(counts) > 1:
-        table = table.take(pc.sort_indices(pa.array(by)))  # The sort is stable.
+        table = table.take(pc.sort_indices(pa.array(by)))  # The sort must be stable.
     begin = 0
     for group, size in sorted(counts.items()):
         yield group, table.slice(begin, size)

@@ -107,7 +107,7 @@ def targets_of(options: WriteOptions, columns: Collection[str]) -> Targets:
                 for name in names
             }
     except SchemaOutOfDateError:
-        return Targets(path, topic, None)  # The commit will upgrade the file.
+        return Targets(path, topic, None)  # The commit upgrades the file and checks again.
     if topic is not None and topics[topic].is_compacted and "key" not in columns:
         raise SparkOptionError(f"{path}: topic {topic} is compacted: add a column key")
     return Targets(path, topic, topics)
@@ -161,7 +161,7 @@ def new_file(
         sink = None
         while sink is None:
             os.makedirs(folder, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):  # A commit has just removed the folder.
+            with contextlib.suppress(FileNotFoundError):  # A commit may have removed the folder.
                 sink = cleanup.enter_context(open(path, "wb"))
         try:
             yield path, cleanup.enter_context(pa.ipc.new_file(sink, schema))
@@ -210,7 +210,7 @@ def sweep(folder: str, done: Write, now_ms: int) -> None:
             is_orphan = os.stat(path).st_mtime * 1000 < now_ms - _ORPHAN_MS
             if is_orphan or (other is not None and done.makes_useless(other)):
                 os.unlink(path)
-    with contextlib.suppress(OSError):  # Other writers may be staging.
+    with contextlib.suppress(OSError):  # Other writers may still use the folder.
         os.rmdir(folder)
 
 
@@ -265,7 +265,7 @@ def stage(
     query_id, batch_id, run, checkpoints = (
         None if context is None else context.getLocalProperty(name) for name in _OF_TASK
     )
-    if options.micro_batch is not None:  # Spark sets no local properties in the user's threads.
+    if options.micro_batch is not None:  # The user's threads have no local properties of Spark.
         this = MicroBatch.of_text(options.micro_batch)
         query_id, batch_id, run = this.query_id, str(this.batch_id), this.run
     write = _write(options, query_id, batch_id, own_id)
@@ -275,7 +275,7 @@ def stage(
     path = None
     with alive(options.staging, write):
         if (first := next(full, None)) is not None:
-            sync = options.is_shared  # The task's host may fail while the driver's runs on.
+            sync = options.is_shared  # The file must survive a failure of the task's host.
             with new_file(options.staging, write, first.schema, sync=sync) as (path, file):
                 for batch in chain([first], full):
                     targets.check(batch)
@@ -364,7 +364,7 @@ class BatchWriter(datasource.DataSourceArrowWriter):
             raise SparkOptionError('a log can only be appended to; write with mode("append")')
         self._options = parse(given, _types(schema))
         self._targets = targets_of(self._options, schema.fieldNames())
-        # Created in the driver and pickled for the tasks, so that all attempts share it.
+        # Made in the driver and pickled into each task, so that repeated tasks have the same id.
         self._own_id = f"spark-batch:{uuid.uuid4().hex}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> datasource.WriterCommitMessage:
@@ -402,7 +402,7 @@ class BatchWriter(datasource.DataSourceArrowWriter):
         rows = writes.total(m.rows for m in staged)
         if this is not None:
             call = Call(_file_id(self._options.path), str(rows), 0)
-            # Another write of the same run has the same plan, so only the rows may identify a replay.
+            # Other writes of the run have the same plan, so only the rows can show that this is a repeat.
             others = any(one != call for one in this.calls if one.file_id == call.file_id)
             plan = this.plan if this.is_in_order and not others else None
         try:
@@ -411,7 +411,7 @@ class BatchWriter(datasource.DataSourceArrowWriter):
         except OtherTargetError:
             raise
         except BatchDiffersError as error:
-            # Outside of a query, versions increase, so a smaller one is obsolete.
+            # Outside of a query, versions only increase, so a smaller one is an obsolete repeat.
             if this is not None or error.newest == version:
                 raise
             discard(staged)
@@ -488,7 +488,7 @@ class StreamWriter(datasource.DataSourceStreamArrowWriter):
                     "Spark does not provide the query id here; set option sinkId, one for each "
                     "query and checkpoint"
                 )
-            return  # No task has staged rows.
+            return  # No task had rows.
         location = next((m.checkpoints for m in staged if m.checkpoints), None)
         checkpoint = options.checkpoint or writes.checkpoint_of(
             location, options.query_name, query_id
@@ -502,7 +502,7 @@ class StreamWriter(datasource.DataSourceStreamArrowWriter):
             writes.last_write_of(checkpoint, sink_id),
             plan=writes.plan_of(checkpoint, query_id, batchId),
             is_numbered=options.sink_id is None,
-            # Spark commits every micro-batch, even without rows, so batch ids are consecutive.
+            # Batch ids have no gaps, because Spark commits every micro-batch, even without rows.
             consecutive=True,
         )
         rows = writes.total(m.rows for m in staged).size

@@ -62,7 +62,7 @@ class LastWrite(NamedTuple):
 
     def files(self) -> dict[str, Written]:
         """The query's writes by file id."""
-        with contextlib.suppress(OSError, ValueError):  # No note yet, or a crash truncated it.
+        with contextlib.suppress(OSError, ValueError):  # The note is missing or truncated.
             found: dict[str, list[Any]] = parsed(self.note.read_text())
             return {file_id: Written(*written) for file_id, written in found.items()}
         return {}
@@ -78,7 +78,7 @@ class LastWrite(NamedTuple):
                     f"them: {why}. {PUT_BACK}"
                 )
             return
-        # A query may write to several files under one name if its first batch went to all of them.
+        # A query may write to several files under one name, but each must have got the first batch.
         for other, written in files.items():
             if written.first < batch_id:
                 raise SparkOptionError(
@@ -175,7 +175,7 @@ def topics_of(batches: Iterable[pa.RecordBatch]) -> set[str]:
 def _sum(batch: pa.RecordBatch) -> int:
     """Sum the rows' hashes, without Python bytecode for each row."""
     rows = zip(*map(values, batch.columns), strict=True)
-    # Version 0 of marshal encodes equal values alike; later ones depend on reference counts.
+    # Version 0 of marshal gives equal bytes for equal values; later versions depend on reference counts.
     hashes = map(hashlib.blake2b, map(marshal.dumps, rows, repeat(0)))
     return sum(map(_NUMBER, map(_DIGEST, hashes), repeat("little")))
 
@@ -245,7 +245,7 @@ def bring_in(
         last_write.check(db, batch_id)
     if consecutive and content.is_numbered and batch_id:
         _check_known(db, sink_id, batch_id, last_write)
-    # decisions/0057: the same rows in a topic with another id are another write.
+    # decisions/0057: with another topic id, the same rows are another write.
     ids = {topic: _id_of(db, topic, may_create=content.rows.size > 0) for topic in content.topics}
     there = _together(ids.values())
     known = {topic: id_ for topic, id_ in ids.items() if id_ != _NOWHERE}
@@ -253,7 +253,7 @@ def bring_in(
         last_write.check_topics(db, known)
     held = [f"{text}{_TO}{there}" for text in content.held]
     try:
-        # decisions/0014: the driver appends, and the batch id is stored in the same unit.
+        # decisions/0014: the driver appends the rows and stores the batch id in the same unit.
         result = db.append_once(
             sink_id, batch_id, outgoing.pairs(content.batches), held=(*held, *content.notes),
             consecutive=consecutive,

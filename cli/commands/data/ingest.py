@@ -301,7 +301,7 @@ def ingest(
     with session.open() as db:
         settings = settings_of(db, topic)
         for source in sources:
-            # Any directory gives the same name; bytes that are not UTF-8 become text that can be stored.
+            # Name the file by its absolute path; bytes that are not UTF-8 cannot be stored, so escape them.
             path = os.fsencode(source.path.resolve()).decode(errors="backslashreplace")
             ingest_of = Ingest(db, topic, settings, source, source_id or path)
             ingest_of.run(max_records, skip=on_error == "skip")
@@ -319,7 +319,7 @@ class Ingest:
         self._source = source
         self._group = f"__eosdb.ingest:{topic}:{name}"
         self._anchor = TopicPartition(topic, 0)
-        # The position belongs to this topic, not to a topic recreated under its name later.
+        # The id ties the position to this topic, and not to a later topic of the same name.
         self._member = ConsumerGroupMetadata(
             self._group, topic_ids={self._anchor: db.broker.topic(topic).topic_id}
         )
@@ -341,8 +341,8 @@ class Ingest:
                 producer.init_transactions()
                 end = self._append(producer, transaction_size, skip)
         except (errors.ProducerFencedError, errors.InvalidTxnStateError) as error:
-            # A later ingest first aborts this one's transaction, and then fences its producer. A commit in
-            # between fails with the error of an aborted transaction, not of a fenced producer.
+            # A later ingest aborts this one's transaction before it fences its producer. A commit in
+            # between fails with InvalidTxnStateError, which means the same.
             raise errors.ProducerFencedError(
                 f"another ingest of {self._source.path} has taken over from this one, or this one was "
                 "suspended for too long; no line is lost or duplicated: let the other finish, or restart"
@@ -380,7 +380,7 @@ class Ingest:
                         elif skip:
                             self._skipped.append(f"line {item.line}: {error}")
                         else:
-                            # Good lines before a bad one are stored, in this transaction.
+                            # This transaction stores the good lines before a bad one.
                             bad = f"line {item.line}: {error}"
                             break
                         last = item
@@ -413,7 +413,7 @@ class Ingest:
                     self._group, [self._anchor], require_stable=True
                 )
             except errors.UnstableOffsetCommitError:
-                # Another ingest has started; the next request of this one is fenced.
+                # Another ingest has started, which fences this one's next request.
                 self._db.clock.sleep_ms(_RETRY_MS)
             else:
                 stored = offsets.get(self._anchor)

@@ -84,7 +84,7 @@ def produce(
                 raise failed[0]
         except EosdbError as error:
             if transactional_id is None and count > len(failed):
-                in_doubt(error)  # Some lines may be appended.
+                in_doubt(error)  # Some lines may have been appended.
             raise
     output.line(f"appended {count} records to {topic}", err=True)
 
@@ -208,7 +208,7 @@ def consume(
     ):
         if last is None:
             consumer.subscribe(topics)
-        # A table is printed at the end, so no offset may be committed before.
+        # A table is printed only at the end, and offsets are committed after their records are printed.
         committing = group is not None and not output.is_format("table")
         found = () if last is None else _last(consumer, topics, last)
         records = _records(consumer, committing, **end)
@@ -247,7 +247,7 @@ def _last(
             records = []
             while consumer.position(tp) < ends[tp] and (batch := consumer.poll()):
                 records += [record for record in batch if record.offset < ends[tp]]
-            # Some offsets belong to markers and aborted records.
+            # Go back further, because markers and aborted records also take offsets.
             back = 0 if start == begin else back * 4
         latest += records[-count:]
     for tp, end in ends.items():

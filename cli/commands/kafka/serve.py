@@ -43,7 +43,7 @@ def _say(state: str) -> None:
         return
     address = name.replace("@", "\0", 1) if name.startswith("@") else name
     with (
-        contextlib.suppress(OSError),  # The service manager may not run any more.
+        contextlib.suppress(OSError),  # The service manager may have ended.
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock,
     ):
         sock.sendto(state.encode(), address)
@@ -156,5 +156,5 @@ def _typed(text: str, default: object) -> object:
 def _share_one_heap() -> None:
     """Let all threads share one heap of glibc: separate heaps never shrink (30 MB for 50 clients), and save
     nothing under the interpreter's lock."""
-    with contextlib.suppress(AttributeError, OSError):  # Only glibc has this option.
+    with contextlib.suppress(AttributeError, OSError):  # Only glibc has this function.
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)

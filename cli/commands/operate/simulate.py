@@ -126,7 +126,7 @@ def _results(wanted: list[Settings], jobs: int) -> Iterator[Result]:
     if jobs == 1:
         yield from map(_run, wanted)
         return
-    # No other command should wait for this import.
+    # Imported late, because other commands must not wait for it.
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(jobs) as pool:

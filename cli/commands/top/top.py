@@ -39,8 +39,8 @@ from eosdb.model.values import TopicPartition
 from . import screen as top_screen
 from .screen import DELAY_MAX, DELAY_MIN, Reading, View
 
-# Each line is painted at its own position, with wrapping off and names last, so no name can reach another
-# line or move a figure. rich's screen does not guarantee this, so only its styles are used.
+# Each line has a fixed position, no wrapping, and names at its end, so a name cannot displace anything.
+# rich's screen does not guarantee this, so only its styles are used.
 _ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
 _LEAVE: Final = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 _SEQUENCES: Final = {
@@ -92,7 +92,7 @@ class Terminal:
             for which in _STOPS:
                 signal.signal(which, signal.SIG_IGN)
             signal.set_wakeup_fd(waker)
-            # After a hangup there is no terminal left.
+            # The terminal may be gone, after a hangup.
             with contextlib.suppress(OSError, termios.error):
                 self._leave()
             for which, handler in before.items():
@@ -149,7 +149,7 @@ class Terminal:
         self._leave()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
-        # The program continues here after SIGCONT.
+        # The process stops in the line above, and continues here after SIGCONT.
         signal.signal(signal.SIGTSTP, self._suspend)
         self._enter()
 
@@ -168,7 +168,7 @@ def parsed(typed: str) -> list[str]:
             keys.append(_SEQUENCES[sequence])
             typed = typed[len(sequence) :]
         elif typed[:1] in ("[", "O"):
-            # Skip an unknown escape sequence up to its final character.
+            # The sequence is unknown; skip it up to its final character.
             end = next((i for i, c in enumerate(typed[1:], 1) if "@" <= c <= "~"), len(typed))
             typed = typed[end + 1 :]
         else:

@@ -49,7 +49,7 @@ class DeltaTarget:
             try:
                 self._table = DeltaTable(self._uri, storage_options=self._options)
             except TableNotFoundError:
-                with contextlib.suppress(CommitFailedError):  # another export creates the table
+                with contextlib.suppress(CommitFailedError):  # Another export may create it.
                     DeltaTable.create(
                         self._uri,
                         _SCHEMA,
@@ -79,7 +79,7 @@ class DeltaTarget:
         if self._local is not None:
             paths = [os.path.join(self._local, it.path) for it in new.files]
             targets.sync_folders(self._local, paths)
-        # decisions/0038: Delta refuses a commit if another since `load` has one of its transactions.
+        # decisions/0038: these ids make Delta refuse the commit if another export committed since `load`.
         properties = CommitProperties(
             custom_metadata={"eosdb": dict(new.about)},
             app_transactions=[
@@ -97,7 +97,7 @@ class DeltaTarget:
                 )
             except CommitFailedError:
                 if new.is_current(self.load()):
-                    raise  # No other export has committed meanwhile.
+                    raise  # No other export has committed, so the failure is real.
                 return False
             before_it = self._table.version()
             self._table.update_incremental()

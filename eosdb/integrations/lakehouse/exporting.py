@@ -322,7 +322,7 @@ class _Exporter:
         self, db: Database, stamp: Callable[[], Numbers] = dict, on_progress: Progress = silent
     ) -> Exported:
         """Read the new records. `stamp` is called afterwards and returns more numbers to store."""
-        # The formats write JSON, so a path must have a UTF-8 form.
+        # A path is stored as JSON, so it must have a UTF-8 form.
         check_text("path", db.path, errors.ConfigError)
         while True:
             source = _look(db)
@@ -333,7 +333,7 @@ class _Exporter:
             wanted = targets.ranges(
                 source, known, departure, self._topics, allow_data_loss=self._allow_data_loss
             )
-            # Rows of a damaged file, or of another topic, must not be committed.
+            # Keep the new rows separate: rows of a read that fails must not be committed.
             mine = self._new_files()
             try:
                 with contextlib.suppress(
@@ -356,14 +356,14 @@ class _Exporter:
             if db is not None and not all(_is_current(db, *it) for it in self._read):
                 self.forget()
                 return False
-            # If an error comes from here on, the rows may be committed.
+            # From here on an error leaves the outcome unknown, so these files must not be deleted.
             files, self._files = self._files, self._new_files()
             try:
                 new = targets.Commit(written, self._before, self._after, _about(self._read))
                 is_done = self._sink.commit(new)
             except errors.StorageError as error:
                 if error.__cause__ is not None:
-                    errors.in_doubt(error)  # The error may come from before or after the commit.
+                    errors.in_doubt(error)  # The commit may have succeeded before the error.
                 raise
             if not is_done:
                 files.give_up()
@@ -438,8 +438,8 @@ class _Exporter:
         """A fingerprint of the file, which differs after every change that the export would see; empty if
         no fingerprint is reliable."""
         found = stamp_of(os.path.realpath(path))
-        # decisions/0075: without a WAL, the next commit creates one, and its checkpoint writes the file.
-        # That write changes the file's times only if the clock has ticked since they were set.
+        # decisions/0075: without a WAL, the next commit creates one, whose checkpoint changes the file's
+        # times. If the present times are too new, the clock may give the changed file the same times.
         now_ns = clock.time_ms() * 1_000_000
         if found is None or found.wal is not None or found.newest_ns > now_ns - _TICK_NS:
             return {}

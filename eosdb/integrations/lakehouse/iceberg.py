@@ -116,11 +116,11 @@ class IcebergTarget:
             self._catalog.close()
 
     def _append(self, new: targets.Commit) -> None:
-        # decisions/0038: pyiceberg would repeat a commit that lost against another export, but our export
-        # must read the other's progress first. So no retries; the property changes only in this process.
+        # decisions/0038: pyiceberg must not retry a commit that lost to another export, whose progress must
+        # be read first. The property changes only in this process.
         properties = {**self._table.metadata.properties, "commit.retry.num-retries": "0"}
         self._table.metadata = self._table.metadata.model_copy(update={"properties": properties})
-        # The commit names all numbers of each file, also of partitions outside of this export.
+        # The newest commit must have the numbers of all partitions, also of those outside of this export.
         remembered = self._remembered()
         all_of = {id_: {**remembered.get(id_, {}), **numbers} for id_, numbers in new.after.items()}
         pairs = json.dumps([*all_of.items()])
@@ -141,7 +141,7 @@ class IcebergTarget:
         except NoSuchTableError:
             namespace = self._identifier.rpartition(".")[0]
             self._catalog.create_namespace_if_not_exists(namespace)
-            with contextlib.suppress(TableAlreadyExistsError):  # another export creates the table
+            with contextlib.suppress(TableAlreadyExistsError):  # Another export may create it.
                 self._catalog.create_table(
                     self._identifier, _SCHEMA, partition_spec=_PARTITIONED_BY
                 )
@@ -156,7 +156,7 @@ class IcebergTarget:
             if oldest.summary is not None and (pairs := oldest.summary.get(_NUMBERS)):
                 for id_, numbers in parsed(str(pairs)):
                     found.setdefault(id_, numbers)
-        # If the table's first snapshot has expired, the summaries are incomplete; the properties are not.
+        # If the first snapshot has expired, the summaries are incomplete; the properties have the rest.
         if oldest is not None and oldest.sequence_number != 1:
             for name, numbers in self._table.properties.items():
                 if name.startswith(f"{_NUMBERS}."):
@@ -177,7 +177,7 @@ class IcebergTarget:
             yield
         except (CommitFailedException, EosdbError):
             raise
-        except Exception as error:  # pyiceberg and catalogs share no error class
+        except Exception as error:  # The catalogs share no error class.
             raise StorageError(
                 f"{self._identifier}: Iceberg says: {targets.one_line(error)}"
             ) from error

@@ -72,7 +72,7 @@ class ParquetTarget:
             with targets.SyncedFile(unfinished) as file:
                 file.write(json.dumps(progress).encode())
             targets.sync_folders(self._at(_OURS), [self._staged("x")])
-            # decisions/0038: this is the commit.
+            # decisions/0038: this rename is the commit of the export.
             os.rename(unfinished, self._at(_PROGRESS))
             targets.sync_folders(self._folder, [self._at(_PROGRESS)])
             reach(Failpoint.EXPORT_HALF_VISIBLE)

@@ -7,7 +7,7 @@ by fingerprints: the record at a translated offset must be the same, and so must
 Pure functions, which read each side's records once.
 """
 
-# decisions/0046: the comparison uses no stored positions, only the records of both sides.
+# decisions/0046: the comparison reads the records of both sides, and trusts no stored position.
 from __future__ import annotations
 
 import hashlib

@@ -44,7 +44,7 @@ class There:
                 key: entry.value for key, entry in configs[name].items() if entry.value is not None
             }
             tps = (TopicPartition(name, number) for number in range(partitions[name]))
-            # A killed relay may have left an open transaction; its records do not count.
+            # A transaction that a killed relay left open does not count: its records will be aborted.
             is_empty = name not in relayed and not any(
                 True for tp in tps for _ in self.records(tp, [], hidden="skip")
             )
@@ -251,7 +251,7 @@ class Here:
     def end(self, transaction: OpenTransaction) -> None:
         """Abort a transaction, or finish it if its outcome is decided. Does nothing after its end."""
         try:
-            if transaction.at is not None:  # The transactional id may have a newer transaction.
+            if transaction.at is not None:  # Fencing could hit a newer transaction.
                 self._db.admin.abort_transaction(*transaction.at)
             elif transaction.transactional_id is not None:
                 self._db.admin.fence_producer(transaction.transactional_id)

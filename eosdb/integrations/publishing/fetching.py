@@ -163,7 +163,7 @@ def _folders(storage: Storage) -> list[Storage]:
 def _of(file: Storage, name: str) -> Published | None:
     data = file.read(name)
     if data is None:
-        return None  # The file's first publication is in progress.
+        return None  # The file is being published for the first time.
     found = manifest.parse(data, f"{file.url}/{name}")
     if found.file_id != file.url.rpartition("/")[2]:
         raise CorruptDatabaseError(f"{file.url}/{name} belongs to another file, {found.file_id}")
@@ -252,7 +252,7 @@ def _put_together(
     try:
         with contextlib.ExitStack() as cleanup:
             with contextlib.suppress(OSError):
-                os.chmod(unfinished, 0o600)  # An earlier attempt died before the rename.
+                os.chmod(unfinished, 0o600)  # An earlier attempt may have left it read-only.
             descriptor = copies.claim(unfinished)
             cleanup.callback(os.close, descriptor)
             os.ftruncate(descriptor, size)

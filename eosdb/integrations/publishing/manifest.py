@@ -209,7 +209,7 @@ def _checked(body: dict[str, Any]) -> Manifest:
     numbers = [found.position, found.time_ms, found.size]
     numbers += [number for chunk in chunks for number in (chunk.size, *chunk.blocks)]
     cut = [(*tp, *dataclasses.astuple(offsets), end) for tp, (offsets, end) in partitions.items()]
-    # Names become paths, so they must not leave the folder.
+    # A name becomes a path, which must not lead out of the folder.
     if not (
         all(type(number) is int and number >= 0 for number in numbers)
         and all(chunk.blocks for chunk in chunks)

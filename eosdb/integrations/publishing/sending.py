@@ -77,7 +77,7 @@ def publish(
     report: Progress,
 ) -> PublishReport:  # fmt: skip
     """Publish the current state of the file below `storage`; `report` counts bytes of the copy."""
-    # The file is copied first, so that no read transaction stays open during a slow upload.
+    # The upload reads a copy, because a read transaction during a slow upload would keep the WAL large.
     descriptor, facts = copies.freeze(store, folder)
     try:
         size = os.fstat(descriptor).st_size
@@ -123,7 +123,7 @@ class _Publisher:
                 published = self._send(copy, hashes, survey)
                 reach(Failpoint.CHUNKS_SENT)
                 if self._is_late(began_ms):
-                    continue  # Another publisher may have removed chunks that this one reuses.
+                    continue  # Other publishers may have removed chunks of this snapshot.
                 self.may_be_published = True
                 self._storage.write(_path(published), manifest.to_bytes(published))
                 reach(Failpoint.SNAPSHOT_SENT)
@@ -231,7 +231,7 @@ class _Publisher:
         name = manifest.digest(data)
         there = survey.chunks.get(name)
         if there is not None and name not in usable:
-            # Another publisher may be removing this chunk.
+            # Another publisher may be removing this chunk, so store it under a new name.
             name, there = f"{name}-{secrets.token_hex(8)}", None
         chunk = manifest.Chunk(name, len(data), blocks)
         if there is not None and there.size == len(data) and not self._anew:

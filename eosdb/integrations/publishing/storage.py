@@ -144,7 +144,7 @@ class Storage:
                 return work()
             except FileNotFoundError:
                 return None
-            except Exception as error:  # Each file system has its own errors.
+            except Exception as error:  # Each kind of storage raises its own errors.
                 if pause_ms is None or isinstance(error, PermissionError):
                     said = " ".join(str(error).split())[:200]
                     raise StorageError(

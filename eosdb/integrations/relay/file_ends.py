@@ -98,7 +98,7 @@ class FileSource:
             is_whole = all(chunk.positions.get(tp) == end for tp, (_, end) in ranges.items())
             if is_whole or most < _FEW:
                 break
-            most //= 2  # The chunk had too many bytes, so it gets fewer records.
+            most //= 2  # The chunk is too large: read fewer records.
         self._most = min(max(most, 1) * 2, limits.records)
         self._check_topics()
         self._positions |= chunk.positions

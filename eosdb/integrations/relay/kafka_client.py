@@ -299,8 +299,8 @@ class KafkaClient:
         with self.translating():
             result = int(futures[tp].result().offset)
         if result < 0:
-            # librdkafka returns a negative offset without an error if its connection breaks. With this
-            # as the end of the position topic, the relay would begin at the start.
+            # librdkafka returns a negative offset, without an error, when its connection breaks. As the end
+            # of the positions topic, this offset would make the relay start again at the beginning.
             raise InterruptedRelayError(f"{self.where}: the end of {topic}-{partition} is unknown")
         return result
 

@@ -56,7 +56,7 @@ class KafkaSource:
 
     def bounds(self, topics: Sequence[values.SourceTopic]) -> dict[TopicPartition, values.Bounds]:
         consumer, result = self._connected(), {}
-        consumer.unassign()  # A pending fetch would delay the next answers.
+        consumer.unassign()  # A pending fetch would delay later requests.
         for topic in topics:
             for number in range(topic.partitions):
                 with self._client.translating():
@@ -168,7 +168,7 @@ def _own(config: Mapping[str, Any]) -> dict[str, str]:
     return {
         name: entry.value
         for name, entry in config.items()
-        if entry.value is not None and entry.source == 1  # the number of DYNAMIC_TOPIC_CONFIG
+        if entry.value is not None and entry.source == 1  # 1 is DYNAMIC_TOPIC_CONFIG
     }
 
 
@@ -409,8 +409,8 @@ class KafkaTarget:
         if producer is None:
             return
         with contextlib.suppress(Exception):
-            # Readers of the topics then need not wait for the transaction's time-out. If the abort fails,
-            # the next producer with this transactional id aborts.
+            # After an abort, readers need not wait for the transaction's time-out. If the abort fails, the
+            # next producer with this transactional id aborts the transaction.
             if self._is_open:
                 producer.purge()
                 producer.abort_transaction(_ABORT_S)

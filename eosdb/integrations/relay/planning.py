@@ -91,7 +91,7 @@ def next_ranges(
             else:
                 taken = grown
         if not growing and taken == starts and step > 1:
-            step, growing = 1, sorted(behind)  # A single transaction may fit even if two do not.
+            step, growing = 1, sorted(behind)  # One transaction may fit even if two do not.
     ranges = {tp: (positions[tp], end) for tp, end in taken.items() if end > positions[tp]}
     return ranges or _shares(positions, ends, most)
 

@@ -102,7 +102,7 @@ class Relay(Closeable):
         self._clock: Final = clock
         self._settings: Final = settings
         self._run_id: Final = uuid.uuid4().hex
-        self._stopped = False  # A lock could deadlock, because a signal handler may call `stop`.
+        self._stopped = False  # Has no lock, which could deadlock in a signal handler.
         self._progress: Final = Progress(clock)
         self._topics: list[values.SourceTopic] = []
         self._topic_ids: dict[str, str] = {}
@@ -163,9 +163,9 @@ class Relay(Closeable):
         if target.id() == keeper.source_id:
             raise errors.ConfigError(f"{target.where} is the source, too; name another target")
         target.ready()
-        if self._found_run is not None:  # After being fenced, leave the id to its new holder.
+        if self._found_run is not None:  # Another relay may have taken over; do not fence it.
             self._check_claim(keeper.standing(target.position_records()))
-        # decisions/0045: take the id first, then read the positions; a predecessor cannot write in between.
+        # decisions/0045: take the id before the positions are read, so that no other relay changes them.
         target.take_over(transactional_id(keeper.relay, keeper.source_id), self._is_stopped)
         standing = keeper.standing(target.position_records())
         self._check_claim(standing)

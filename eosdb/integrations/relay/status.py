@@ -20,7 +20,7 @@ from eosdb.model.clock import Clock
 from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
 
-# decisions/0045: positions are not group offsets, which expire.
+# decisions/0045: the positions are records of a topic, because group offsets expire.
 POSITIONS_TOPIC: Final = "__eosdb_relay_positions"
 POSITIONS_CONFIG: Final = {"cleanup.policy": "compact"}
 

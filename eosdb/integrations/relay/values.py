@@ -43,7 +43,7 @@ _TRANSIENT: Final = (
     errors.TransactionCoordinatorFencedError,
     errors.UnknownProducerIdError,
 )
-# librdkafka's own codes, which Kafka's protocol does not have.
+# These error codes are librdkafka's own, not Kafka's.
 _LOCAL_AUTHENTICATION: Final = -169
 _LOCAL_UNKNOWN_TOPIC: Final = -188
 _LOCAL_UNKNOWN_PARTITION: Final = -190
@@ -75,7 +75,7 @@ def of_kafka(code: int, text: str, where: str) -> errors.EosdbError:
 
 def _is_transient(error: errors.EosdbError) -> bool:
     if isinstance(error, errors.CorruptRecordError):
-        return False  # Kafka's clients may ask another replica; a file has none.
+        return False  # A file has no replica to ask, so a retry cannot help.
     return isinstance(error, _TRANSIENT) or (isinstance(error, errors.ApiError) and error.retriable)
 
 

@@ -97,7 +97,7 @@ class Watcher:
             overview.size_bytes,
             overview.journal_position,
             len(overview.transactions),
-            # Retries and scheduled records become due without a write.
+            # Due records are counted separately, because they become due without a write.
             sum(len(group.due) for group in overview.groups),
             sum(one.hanging is not None for one in overview.transactions),
         )
@@ -136,7 +136,7 @@ def draw(
     def link(to: TransactionSpan | tuple[int, int]) -> str:
         if isinstance(to, TransactionSpan):
             if to.transactional_id:
-                # The name of a damaged record may hold characters that a URL cannot.
+                # A damaged name may have characters that a URL cannot hold.
                 return f"/transaction?id={quote(to.transactional_id, safe='', errors='replace')}"
             first, last = it.extent(to)
             to = first, last + 1
@@ -213,7 +213,7 @@ PAGE: Final = 50
 SEARCHED: Final = 20_000
 """How many offsets one search for a key or a fate covers."""
 FATES: Final = ("committed", "aborted", "open", "plain", "marker")
-# The status is expensive to compute, so it is limited to the rows of the window.
+# Computing the status is expensive, so the query does it only for the rows of the window.
 _RECORDS: Final = """
 SELECT * FROM (
     SELECT *, CASE
@@ -461,7 +461,7 @@ class Pages:
         searched: its newest offsets, or its oldest. Raises TopicAuthorizationFailedError."""
         self._db.broker.fetch(
             tp, window.stop, max_records=1
-        )  # The view does not check authorization.
+        )  # Checks the authorization, which the view does not.
         if fate or key:
             window = window[-SEARCHED:] if newest else window[:SEARCHED]
         first, last = window.start, window.stop

@@ -300,7 +300,7 @@ def member(world: World, me: Me, *, changes: bool = False) -> None:
             world.ledger.believe(metadata, consumer.assignment())
             for _ in range(
                 me.rng.choice((0, 0, 1, 4))
-            ):  # New records may be of the next generation.
+            ):  # More records may come from the next generation.
                 world.clock.sleep_ms(me.rng.randint(20, 300))
                 records = [*records, *consumer.poll(max_records=me.rng.randint(1, 4))]
             _commit_results(world, producer, record, records, metadata, me.rng)

@@ -99,7 +99,7 @@ def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -
     if not group.members or world.config.transaction_version == 1:
         return
     member_id = rng.choice(group.members).member_id
-    # A description has the group's state after the next write; the checker has its present state.
+    # A description shows the group's state after the next write; the checker has the present state.
     generation = dict(world.checker.beliefs.members).get(member_id)
     if generation is None:
         return

@@ -78,7 +78,7 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
         _Place(topic.topic_id or NO_TOPIC if by_id else topic.topic, p.partition): _Asked(
             p.fetch_offset,
             p.partition_max_bytes,
-            errors.NOT_LEADER_OR_FOLLOWER  # The one broker has no followers.
+            errors.NOT_LEADER_OR_FOLLOWER  # The only broker has no followers.
             if is_follower
             else checked_epoch(max(p.current_leader_epoch, NO_EPOCH)),
         )
@@ -92,12 +92,12 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
     offsets = {p: it.offset if it.code == errors.NONE else -1 for p, it in requested.items()}
     same = session.principal, level, tuple(requested.items())
     if session.idle is not None and request.min_bytes > 0 and session.idle[0] == (level, offsets):
-        # The client continues at the end offsets of its last answer, so wait before reading.
+        # The last answer reached the end of every partition, so wait for new records before reading.
         shared = session.parking.wait(session.idle[1], left_ms, session.client)
     while True:
         room = session.lease.share(max(0, min(request.max_bytes, most)), _LEAST_BYTES)
         with session.lease.memory.reading:
-            # decisions/0087: equal requests of one principal, woken by one commit, share one read.
+            # decisions/0087: one read serves equal requests of a principal that the same commit has woken.
             answers = None if shared is None else shared.get(same)
             if answers is None or answers.size > room:
                 answers = _read(session.broker, requested, level, room)
@@ -158,7 +158,7 @@ def _read(
             list(aborted) if level == "read_committed" and ends is not None else None,
             records,
         )
-    # Ids are never reused. If the id still has this name, the data just read is that topic's.
+    # Ids are never reused: if this id still has this name, the data just read belongs to it.
     return answers if names == _names(broker, ids) else _read(broker, requested, level, max_bytes)
 
 
@@ -218,7 +218,7 @@ def _read_partition(
         except CorruptRecordError:
             if block is None:
                 raise
-            return block.bounds, parts, aborted  # The next fetch begins at the damaged record.
+            return block.bounds, parts, aborted  # The next fetch reports the damaged record.
         more, offset = batches.encode(block, room, at_least_one=at_least_one and not parts)
         parts.append(more)
         room -= len(more)
@@ -238,7 +238,7 @@ class _HaveMoved:
         try:
             return broker.ask(requests.HaveMoved(self.listed, isolation_level=self.level))
         except EosdbError:
-            return True  # The fetch that follows reports the error.
+            return True  # The next fetch reports the error.
 
 
 def _bound(ends: PartitionOffsets | FetchedPartition, level: IsolationLevel) -> int:

@@ -34,7 +34,7 @@ def metadata(session: Session, request: MetadataRequest, version: int) -> Fields
         ]
     else:
         requested = [(topic.name, topic.topic_id) for topic in request.topics]
-        # As in Kafka, one topic id fails the whole request before version 12.
+        # As in Kafka, a single topic id makes the whole request fail before version 12.
         by_name = all(name is not None and not topic_id for name, topic_id in requested)
         if version >= 12 or by_name:
             may_create = request.allow_auto_topic_creation
@@ -57,7 +57,7 @@ def metadata(session: Session, request: MetadataRequest, version: int) -> Fields
 
 def led_here(index: int) -> Fields:
     """The fields of a partition: the one broker leads it, and is its only replica."""
-    return {  # Defaults are given: kafka-python would look up a missing field for each partition.
+    return {  # All fields, because kafka-python fills in defaults slowly.
         "error_code": NONE, "partition_index": index, "leader_id": NODE_ID, "leader_epoch": LEADER_EPOCH,
         "replica_nodes": [NODE_ID], "isr_nodes": [NODE_ID], "offline_replicas": [],
     }  # fmt: skip
@@ -79,7 +79,7 @@ def _asked(
         may_see = may and not isinstance(error, TopicAuthorizationFailedError)
         return {
             **_not_found(name, topic_id, code_of(error)),
-            # A client that asks by id does not learn the name.
+            # A client that asks by id must not learn the name.
             "name": None if by_id else name or "",
             "authorized_operations": session.operations(may_see, "topic", name or ""),
         }

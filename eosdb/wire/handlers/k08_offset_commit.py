@@ -45,7 +45,7 @@ def _answer(
 
     def answer(tp: TopicPartition, _: object) -> EosdbError | None:
         error = of_all or errors.get(tp)
-        # Another topic may have got the name since the look-up of the id.
+        # This error means that another topic has got the name since the look-up of the id.
         is_another = of_all is None and isinstance(error, OffsetOutOfRangeError)
         return unknown_id(NO_TOPIC) if tp.topic is None or is_another else error
 

@@ -32,7 +32,7 @@ def offset_fetch(session: apis.Session, request: OffsetFetchRequest, version: in
         return {"groups": [_fetched(session, g, g.topics, stable) for g in request.groups]}
     fetched = _fetched(session, request, request.topics, stable)
     error = fetched["error"]
-    if error is not None and version < 2:  # Version 1 has no error code for the group.
+    if error is not None and version < 2:  # Version 1 has no error code for the whole group.
         none = {"committed_offset": -1}
         return {"topics": apis.per_partition(request.topics or (), lambda *_: error, none)}
     return {"error": error, "topics": fetched["topics"]}
@@ -47,13 +47,13 @@ def _by_id(session: apis.Session, request: OffsetFetchRequest, stable: bool) -> 
         apis.name_by_id(asked.topics or (), names)
         named = asked.topics and [topic for topic in asked.topics if topic.name is not None]
         group = _fetched(session, asked, named, stable)
-        # A topic created after `ids` was read is left to the next request.
+        # Topics without an entry in `ids` were created later; the next request returns them.
         topics = [{**t, "topic_id": ids[t["name"]]} for t in group["topics"] if t["name"] in ids]
         known |= {topic["topic_id"] for topic in topics}
         if group["error"] is None:
             topics += [_unknown(t) for t in asked.topics or () if t.name is None]
         groups.append({**group, "topics": topics})
-    # Ids are never reused: if the id still exists, the offsets of its name are the topic's.
+    # Ids are never reused: if an id still exists, the offsets just read belong to it.
     if not known <= session.broker.ask(requests.TopicNames()).keys():
         return _by_id(session, request, stable)
     return {"groups": groups}

@@ -66,7 +66,7 @@ def join_group(session: Session, request: JoinGroupRequest, version: int) -> Fie
     joined = when_complete(
         session, join, lambda broker: broker.ask(requests.IsWaiting(request.group_id, member_id))
     )
-    # Before version 9 no field tells a leader to keep the assignment, so no leader is named.
+    # Only version 9 can tell a leader to keep the assignment; before, the response names no leader.
     follows = joined.skip_assignment and version < 9
     return {
         "like": joined,
@@ -84,7 +84,7 @@ def when_complete(
         try:
             return not is_waiting(broker)
         except EosdbError:
-            return True  # The next call reports the error to the client.
+            return True  # The next call of `ask` raises the error.
 
     while not (answer := ask()).is_complete:
         session.parking.wait(has_changed, _LONGEST_WAIT_MS, session.client)

@@ -31,7 +31,7 @@ PARTITIONS_AT_ONCE: Final = 10_000
 
 @serves(CreateTopicsRequest, 2, 7)
 def create_topics(session: Session, request: CreateTopicsRequest, _: int) -> Fields:
-    # decisions/0031: each partition is a row, and one request may name 100,000 topics.
+    # decisions/0031: each partition is a row, so their number in all topics of a request is limited.
     by_default = session.core.config.num_partitions
     count = sum(
         len(t.assignments) or (t.num_partitions if t.num_partitions > 0 else by_default)

@@ -82,7 +82,7 @@ def _alter(
                 f"{', '.join(given)}: the broker's settings are fixed when the file is opened; open it "
                 "with other settings"
             )
-        # As in Kafka, deleting a setting that is not set is no error.
+        # As in Kafka, the deletion of a setting that is not set is no error.
     elif kind == GROUP:
         check_group(name)
         config = _group_config(changes)

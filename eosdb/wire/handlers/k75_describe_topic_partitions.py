@@ -42,7 +42,7 @@ def describe_topic_partitions(
         try:
             topic = session.broker.ask(requests.Topic(name, may_create=False))
         except EosdbError as error:
-            if names:  # A requested topic was deleted meanwhile.
+            if names:  # The requested topic was deleted meanwhile.
                 topics.append({"name": name, "error": error})
             continue
         indexes = range(first if name == begin else 0, topic.partitions)[:left]
