@@ -320,8 +320,8 @@ class FileCommand(click.Command):
             return True
         if _is_database(words[0]):
             raise click.UsageError(
-                f"{words[0]!r} may be the file, or an argument for the file of EOSDB_DB: write --db "
-                f"{words[0]!r}, or --db {session.path!r} before it",
+                f"{words[0]!r} is a database, but EOSDB_DB names {session.path!r}: write --db {words[0]!r} "
+                f"to open the first, or --db {session.path!r} before it to pass it as an argument",
                 ctx,
             )
         return False

@@ -152,8 +152,9 @@ def create_view(core: Core, name: str, topic: str, columns: Mapping[str, str]) -
     """Create a typed view `name` over the JSON values of the topic's committed records.
 
     `columns` are JSON fields, or paths of fields with dots, and their types: TEXT, INTEGER, REAL,
-    BOOLEAN or JSON. After them come `_partition`, `_offset`, `_timestamp` and `_key` (TEXT; a key that
-    is not UTF-8 as a literal of SQL). Raises InvalidRequestError and UnknownTopicOrPartitionError.
+    BOOLEAN or JSON. After them come `_partition`, `_offset`, `_timestamp` and `_key`. `_key` is TEXT: the
+    key if it is UTF-8 without the byte 0, otherwise its bytes as an SQL literal. Raises
+    InvalidRequestError and UnknownTopicOrPartitionError.
     """
     parsed = tuple(
         json_views.parse_column(check_text("field", field), check_text("type", type_name))

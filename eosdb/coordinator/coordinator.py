@@ -46,7 +46,8 @@ from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 _TOLERANCE_MS: Final = 60_000
 """Tolerated difference: the clocks of two processes never agree exactly."""
-# The latest deadline, by an index. If its start time is past, no other start time is far in the future.
+# A start time in the future shows that the clock was set back. An index gives the transaction with the
+# latest deadline: if its start time is not in the future, no other one is far in the future.
 _TRANSACTION: Final = (
     "SELECT transactional_id, start_time FROM transactional_ids "
     f"WHERE state {transaction_rows.IS_ONGOING} ORDER BY start_time + timeout_ms DESC LIMIT 1"

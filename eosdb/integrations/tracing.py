@@ -39,7 +39,7 @@ _is_given_up: Final = ContextVar("eosdb_gives_up", default=False)
 _is_committing: Final = ContextVar("eosdb_commits", default=False)
 
 
-# decisions/0047: only a call instruments, so that other programs have no overhead.
+# decisions/0047: methods are wrapped only when a program calls this. Other programs have no overhead.
 def instrument(tracer_provider: TracerProvider | None = None) -> None:
     """Make spans in this process from now on; idempotent. `tracer_provider` provides the tracer; None for
     the global provider. Raises ConfigError if opentelemetry-api is not installed."""

@@ -125,8 +125,8 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class StoredRange:
-    """The stored batch that begins with a range of serials, if any, and whether any serial of the range is
-    stored."""
+    """What is stored of a range of serials: the batch that begins at the first serial, with its number of
+    records, and whether any serial of the range is stored."""
 
     batch: Duplicate | None = None
     batch_count: int = 0

@@ -61,7 +61,7 @@ def unfinished(target: str) -> Iterator[str]:
         # A second file has the claim: closing the first would drop SQLite's locks. On NFS both collide.
         descriptor = claim(path + LOCK)
         yield path
-    finally:  # Even after an interrupted claim: no other process has this name.
+    finally:  # An interrupted claim leaves the file, too. Its name is random: no other process uses it.
         try:
             _remove(path)
         finally:

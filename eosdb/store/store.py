@@ -205,7 +205,7 @@ class Store:
                     yield held
                     written_bytes = held.commit()
                 finally:
-                    # decisions/0018: the assignment and the call into C come first; no signal gets between.
+                    # decisions/0018: no signal handler can run before this assignment and the rollback.
                     held.is_ours = True
                     try:
                         held.undo()

@@ -187,7 +187,7 @@ def _locked_anew(path: str) -> LockFile:
         except BaseException:
             file.close()
             raise
-        file.close()  # Between creation and lock, another process removed it as a dead opener's.
+        file.close()  # Another process took the file, not yet locked, for a dead opener's, and removed it.
 
 
 def _owner_files(path: str) -> Iterator[str]:

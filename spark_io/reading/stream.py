@@ -165,7 +165,7 @@ class StreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
         known = [self._parsed(each) for each in told]
         cut = self._cut(*known)
         self._histories.note_missing(known[-1], cut)
-        # The end of a micro-batch first, so that a loss of planned records is reported before others.
+        # The end of a micro-batch is checked first, so that its error is the loss of planned records.
         known = [self._histories.still_valid(positions, cut) for positions in reversed(known)]
         return cut, known[::-1]
 

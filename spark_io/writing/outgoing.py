@@ -120,8 +120,8 @@ def check_columns(types: Mapping[str, str], topic: str | None) -> None:
             )
     if "value" not in types:
         raise SparkOptionError(
-            "there is no column value, the content of the records; add one, such as to_json(struct(*)) "
-            "AS value"
+            "column value, the content of the records, is missing; add it, for example "
+            "to_json(struct(*)) AS value"
         )
     if "topic" not in types and topic is None:
         raise SparkOptionError("name the topic by option topic, or by a column topic")

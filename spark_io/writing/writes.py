@@ -284,9 +284,9 @@ def _check_known(
         return
     if not is_taken(db, sink_id, 0):
         raise SparkOptionError(
-            f"{db.path}: the query has written its batches up to {batch_id - 1}, and neither this file "
-            "(which forgets them idempotency_retention_ms after the last batch) nor a note in the "
-            f"checkpoint has them; nothing was appended. {PUT_BACK}"
+            f"{db.path}: the query already wrote batches up to {batch_id - 1}, but this file does not know "
+            "them, and the checkpoint has no note of them. Nothing was appended. A file forgets batches "
+            f"idempotency_retention_ms after the last one. {PUT_BACK}"
         )
 
 

@@ -69,7 +69,8 @@ class Onlooker:
     def _look(self) -> None:
         while not self._ended.wait(_LOOK_EVERY_S):
             try:
-                self.problems += judge.look(self._world) + self._actor.look(self._world)
+                with self._world.looking:
+                    self.problems += judge.look(self._world) + self._actor.look(self._world)
             except Exception as error:
                 self.problems.append(f"the file cannot be read: {error!r}")
             if self.problems:

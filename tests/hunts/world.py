@@ -120,6 +120,8 @@ class World:
         self.copies: list[Role] = []
         self.removed: dict[tuple[int, int], Content] = {}
         """What a fault has removed from the beginning of the topic, by partition and offset."""
+        self.looking = threading.Lock()
+        """Held while the onlooker has the file open."""
         self.proxy: Proxy | None = None
         self.names: frozenset[str] = frozenset()
         """Of the files that were there when everything worked."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
 
-_ATTEMPTS: Final = 10
+_ATTEMPTS: Final = 25
 
 
 def run(start: Callable[[], Any]) -> Any:

@@ -100,7 +100,11 @@ GOOD = {"key": "string", "value": "binary"}
     [
         ({"topic": "t"}, GOOD, "no file"),
         ({"path": "x"}, GOOD, "name the topic"),
-        ({"path": "x", "topic": "t"}, {"key": "string"}, "no column value"),
+        (
+            {"path": "x", "topic": "t"},
+            {"key": "string"},
+            "value, the content of the records, is missing",
+        ),
         ({"path": "x", "topic": "t"}, {"value": "int"}, "got int"),
         ({"path": "x", "topic": "t"}, {"value": "string", "Key": "string"}, "rename it to key"),
         ({"path": "x", "topic": "t", "kafka.partitioner.class": "C"}, GOOD, "option partitioner"),

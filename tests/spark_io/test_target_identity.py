@@ -56,7 +56,7 @@ def test_a_file_that_knows_no_batch_is_refused_where_no_note_can_be_read(
     remove(target)
     make(target, topic="more")
     with pytest.raises(
-        SparkOptionError, match=r"batches up to 0, and neither this file .* has them"
+        SparkOptionError, match=r"batches up to 0, but this file does not know them"
     ):
         run()
     assert numbers_in(target, "more") == []

@@ -185,8 +185,8 @@ def consume(
     if partition is not None or offset is not None:
         start = f" --from-offset {offset}" if offset and offset.isdecimal() else ""
         raise click.UsageError(
-            "--partition and --offset: another command reads part of a topic, also aborted records; type: "
-            f"eosdb inspect log FILE {topics[0]}/{partition or 0}{start} --print-data-log"
+            "--partition and --offset: consume reads whole topics; to print part of one, with its aborted "
+            f"records, type: eosdb inspect log FILE {topics[0]}/{partition or 0}{start} --print-data-log"
         )
     if last is not None and (group is not None or from_beginning):
         raise click.UsageError("--last cannot be combined with --group or --from-beginning")

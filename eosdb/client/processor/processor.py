@@ -485,7 +485,7 @@ class Processor:
             member = self._consumer.group_metadata()
             name = member.group_instance_id or member.member_id
             self._own_id = f"{self._transactional_id}-{name}"
-            # decisions/0034: no later copy takes this id, so a lock shows that the process has died.
+            # decisions/0034: no later copy takes this id, so its free lock shows that the process has died.
             if not member.group_instance_id:
                 owned_id = with_owner(self._transactional_id, member.member_id)
                 self._presence = presence(self._transport, owned_id)

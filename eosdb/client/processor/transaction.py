@@ -168,8 +168,8 @@ class ProcessingTransaction(ABC):
 
     @abstractmethod
     def commit(self) -> Offsets:
-        """Commit the completed records. Returns the committed offsets. After an error of the group, the
-        coordinator or the file, which is raised, the transaction can only be rolled back by `mend`."""
+        """Commit the completed records. Returns the committed offsets. Raises errors of the group, the
+        coordinator and the file. After such an error, call `mend`, which rolls the transaction back."""
 
     def mend(self) -> None:
         """Roll back the open transaction, and seek to the committed offsets, which also show the outcome

@@ -148,8 +148,8 @@ class IcebergTarget:
             self._table = self._catalog.load_table(self._identifier)
 
     def _remembered(self) -> targets.NumbersByFile:
-        """Read the progress of all files, the newest first, from the snapshots' summaries: unlike
-        properties, they are right after a rollback of the table."""
+        """Read the progress of all files from the summaries of the snapshots, the newest first. After a
+        rollback of the table its properties would be wrong."""
         found: dict[str, targets.Numbers] = {}
         oldest = None
         for oldest in ancestors_of(self._table.current_snapshot(), self._table.metadata):

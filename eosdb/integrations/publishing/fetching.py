@@ -245,8 +245,8 @@ def _check_replaceable(path: str) -> None:
 def _put_together(
     source: Published, path: str, unfinished: str, previous: str | None, report: Progress
 ) -> None:
-    """Assemble the file, which appears complete, verified, durable and read-only. Blocks of an
-    interrupted attempt and of `previous` are reused."""
+    """Assemble the file under the name `unfinished`, sync it, make it read-only, then rename it to `path`.
+    Blocks of an interrupted attempt and of `previous` are reused."""
     hashes = _hashes(source)
     size = source.manifest.size
     try:

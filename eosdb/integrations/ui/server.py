@@ -108,7 +108,7 @@ def _number(form: Mapping[str, str], name: str) -> int:
 _NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _OUR_SITES: Final = (None, "same-origin", "none")
 """The allowed values of Sec-Fetch-Site: none (an old browser), a page of this server, a typed URL."""
-# decisions/0049: other origins may not read either, and a page loads only its own files.
+# decisions/0049: pages of other origins cannot read these pages, which load only files of this server.
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

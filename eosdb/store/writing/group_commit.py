@@ -336,7 +336,7 @@ class GroupCommit:
                     request.wake()
                     break
         except RuntimeError:
-            pass  # Another thread changed it and sees for itself who may lead.
+            pass  # Another thread changed the queue meanwhile. That thread looks for the next leader.
 
     def _check_patience(self) -> None:
         """Raises DatabaseLockedError if the block that holds the turn has kept it for too long."""

@@ -348,9 +348,9 @@ class HeldUnit:
     def _wrap(self) -> Connection:
         if self._engine is None:
             self._engine = self._make_engine()
-        # SQLAlchemy inspects an engine's first connection, then rolls back, which `_let_end` ignores.
         self.is_ours = True  # SQLAlchemy may register functions.
         try:
+            # On its first connection an engine inspects the database, then rolls back. The unit stays open.
             with self._let_end():
                 wrapped = self._engine.connect()
         finally:

@@ -108,8 +108,9 @@ class _JoinedUnit(Unit):
 
 @cache
 def _effect(statement: str) -> tuple[str | None, str | None]:
-    """Return the table into which the statement writes one row per row of parameters, and a query for such
-    a row. The query is None for a plain INSERT, which an authorizer cannot ignore in part."""
+    """Return the table that the statement writes, and a query that finds a row with the written values. No
+    query is needed for a plain INSERT: an authorizer ignores all of it or nothing. Both are None for other
+    statements."""
     verb, _, rest = statement.partition(" INTO ")
     if verb in ("INSERT", "INSERT OR REPLACE") and _UPSERT.match(statement) is None:
         return rest.split()[0], None

@@ -283,8 +283,8 @@ class Writer:
         """Close the connection; the caller holds the mutex. Returns whether the whole WAL has been copied
         into the file.
 
-        SQLite copies and removes the WAL with the last connection but reports no failure, so this copies
-        it first. If the files are not `is_in_place`, other files with their names are not touched. Raises
+        The last connection of SQLite copies and removes the WAL but reports no failure, so this copies it
+        first. Unless `is_in_place`, the path names other files by now, and no file there is touched. Raises
         StorageError when the disk fails; the next program that opens the file then finds the WAL.
         """
         if _is_closed(self.connection):

@@ -119,7 +119,7 @@ def check_given(name: str, value: str | None) -> str:
 
 def check_broker(name: str) -> None:
     if name not in ("", str(NODE_ID)):
-        raise InvalidRequestError(f"broker {name!r}: there is broker {NODE_ID} alone")
+        raise InvalidRequestError(f"broker: got {name!r}, expected {NODE_ID}, the only broker")
 
 
 def not_served(kind: int) -> ApiError:

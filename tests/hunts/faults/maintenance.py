@@ -113,7 +113,8 @@ class Upgrade(Fault):
         time.sleep(world.rng.uniform(0.1, 1.5))
         upgrade.send_signal(signal.SIGKILL)
         upgrade.communicate()
-        world.finish("migrate", path)
+        with world.looking:  # An upgrade is refused while anybody has the file open.
+            world.finish("migrate", path)
         return True
 
 

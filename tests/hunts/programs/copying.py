@@ -121,8 +121,8 @@ def main() -> None:
                 MAKERS[setting.name](setting.folder)
             else:
                 read(setting.folder, setting.name)
-        except (eosdb.EosdbError, sqlite3.OperationalError, FileNotFoundError) as error:
-            # There is none yet, or it has just been removed.
+        except (eosdb.EosdbError, sqlite3.OperationalError, OSError) as error:
+            # There is no copy yet, or it was just removed, or a write of this program failed.
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
 
 
