@@ -44,7 +44,7 @@ def explained(spark: SparkSession) -> Iterator[None]:
     dependencies."""
     try:
         yield
-    except Exception as error:  # Spark Connect raises an error of another class.
+    except Exception as error:  # The class differs under Spark Connect.
         missing = _MISSING.search(str(error))
         if missing is None:
             raise

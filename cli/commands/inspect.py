@@ -93,7 +93,7 @@ def _entries(
         try:
             db.broker.ask(requests.WaitForChange(version, _WAIT_MS))
         except KeyboardInterrupt:
-            ended = True  # Ends normally: a JSON array is closed, and no printed event is lost.
+            ended = True  # Ctrl-C is the normal end: a JSON array still gets its bracket.
 
 
 _BATCH = (

@@ -225,7 +225,7 @@ def _abort_open(
         core.coordinator.init_producer_id(transactional_id, timeout_ms, None, may_end)
     except _EndedError as ended:
         return ended.outcome
-    except errors.ConcurrentTransactionsError:  # This means that it was aborted.
+    except errors.ConcurrentTransactionsError:  # This error means: the transaction was aborted.
         pass
     return "ABORT"
 

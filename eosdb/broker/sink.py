@@ -199,7 +199,7 @@ def _in_transaction(core: Core, this: SinkBatch, parts: Iterator[Part]) -> Appen
     me = _begin(core, name)
     sender = Sender(name, me)
     offsets: dict[TopicPartition, int] = {}
-    # decisions/0034: while this thread holds the lock, other processes see that the owner is alive.
+    # decisions/0034: while the lock is held, other processes see that the transaction's owner is alive.
     with core.coordinator.presences.owning(name, me.producer_epoch):
         try:
             while some := _take(parts, _STEP_RECORDS, _STEP_BYTES)[0]:

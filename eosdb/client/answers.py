@@ -71,7 +71,7 @@ def may_be_repeated(error: errors.EosdbError) -> bool:
     the request has already waited for `lock_timeout_ms`."""
     if not isinstance(error, errors.ApiError):
         return False
-    # After this fencing, a newer coordinator ends the decided transaction, and a repeat gets its response.
+    # After TransactionCoordinatorFencedError, a repeat asks the newer coordinator, which knows the outcome.
     return error.retriable or isinstance(error, errors.TransactionCoordinatorFencedError)
 
 

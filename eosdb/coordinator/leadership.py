@@ -105,7 +105,7 @@ class Leadership:
         try:
             return run(first_step)
         except BaseException:
-            is_left = True  # Tells another thread that may still run the unit.
+            is_left = True  # Another thread may still run the unit, and sees this.
             if decided:
                 self._finish(transactional_id)
             raise

@@ -375,7 +375,7 @@ _LEAN: Final = {form.name: form for form in (_BATCH, _MARKER, _CHANGE)}
 _PARTITIONS, _GROUPS = _JOINING = (*map(_CHANGE.kind._fields.index, ("partitions", "groups")),)
 
 
-# decisions/0026: the row omits each value that equals the expected one, which a reader computes again.
+# decisions/0026: the row omits each value that equals the expected one, because a reader can compute it.
 def write(event: Event, expected: Event | None = None) -> Row:
     """Encode the event as a row of the journal. Omits the fields that equal those of `expected`."""
     if expected is None:

@@ -176,7 +176,7 @@ def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | N
     """Return the partition if it exists. Raises CorruptDatabaseError."""
     row = source.execute(_BY_NAME, tp).fetchone()
     if row is None:
-        # Search without the index, because a damaged index hides a topic that exists.
+        # Search again without the index, because a damaged index may hide a topic.
         if source.execute(_WITHOUT_INDEX, tp).fetchone() is None:
             return None
     elif (partition := _partition(row)).topic_partition == tp:

@@ -147,7 +147,7 @@ def _fill(unfinished: str, path: str, report: Progress) -> None:
         sqlite3.connect(uri(unfinished, "rwc"), uri=True, isolation_level=None)
     ) as new:
         new.execute(newest.GIVES_PAGES_BACK)
-        new.execute("PRAGMA journal_mode=OFF")  # A copy that fails is deleted.
+        new.execute("PRAGMA journal_mode=OFF")  # No rollback: a copy that fails is deleted.
         new.execute("PRAGMA synchronous=OFF")
         new.execute("ATTACH ? AS adopted", (uri(path, "ro"),))
         new.execute("BEGIN")

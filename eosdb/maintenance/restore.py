@@ -139,7 +139,7 @@ def _cut_after(
     rebuild(unit, on_progress)
     for partition in read_all(connection, SCHEDULED):
         _admit_losses(unit, partition, since.get(partition.partition_id, _Since()), now_ms)
-    # Triggers that `rebuild` did not create are the owner's, so create them again.
+    # `rebuild` has created eosdb's triggers. The missing ones are the owner's: create them, too.
     present = {name for name, _ in connection.execute(_TRIGGERS)}
     for name, sql in triggers:
         if name not in present:

@@ -84,7 +84,7 @@ def check(
     # With -P, Python imports no modules from the current folder, which may hold harmful ones.
     command = [sys.executable, "-P", "-c", call]
     report = None
-    # A new session keeps Ctrl-C from the process; the caller gets it and ends the process.
+    # In a new session, the process gets no Ctrl-C. The caller gets it, and ends the process.
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, encoding="utf-8", start_new_session=True
     ) as process:

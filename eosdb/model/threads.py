@@ -123,7 +123,7 @@ def _lent() -> Callable[[], object]:
         limiter.total_tokens -= 1
 
     def give_back() -> None:
-        with suppress(RuntimeError):  # The loop has ended, and its pool with it.
+        with suppress(RuntimeError):  # The loop and its pool have ended.
             loop.call_soon_threadsafe(take_back)
 
     return give_back

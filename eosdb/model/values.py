@@ -195,7 +195,7 @@ class TransactionState(Enum):
         self.may_expire: Final = self.is_complete or self.name == "EMPTY"
         """No transaction is open or ending (Kafka: isExpirationAllowed)."""
 
-    # A state is a single object, so its identity is enough. Enum's own hash is slower.
+    # A state is a single object, so a hash of its identity is enough. Enum's own hash is slower.
     __hash__ = object.__hash__
 
     @classmethod

@@ -180,7 +180,7 @@ def accept(
         except (BlockingIOError, ConnectionAbortedError):  # The client has left already.
             continue
         except (OSError, StorageError, RuntimeError, MemoryError) as error:
-            # No file descriptor, thread or memory is left, so an idle connection is closed.
+            # No file descriptor, thread or memory is left: `make_room` closes a connection.
             with contextlib.suppress(MemoryError):  # Only this thread accepts clients.
                 if not is_closed.is_set() and not is_failing:
                     catalog.CANNOT_ACCEPT.say(error=error)

@@ -119,8 +119,7 @@ class Parking:
                 except DatabaseClosedError:
                     return
                 except (EosdbError, OSError, MemoryError):
-                    # The file is locked, the disk is full, or no memory is left. The waiting clients have
-                    # been disconnected.
+                    # The file is locked, the disk is full, or no memory is left: pause, then try again.
                     REAL_TIME.sleep_ms(_BETWEEN_DUE_MS)
 
     def _is_something_due(self) -> bool:

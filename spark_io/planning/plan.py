@@ -206,7 +206,7 @@ def _offset(
 ) -> int:
     start = state.offsets.log_start_offset
     if limit is None:
-        # Unlike in Kafka's connector, a partition may be omitted: then all its records are read.
+        # Unlike in Kafka's connector, a partition may be omitted; the default is its start or its end.
         return state.end if at_end else start
     if limit in (EARLIEST, LATEST):
         return start if limit == EARLIEST else state.end

@@ -175,7 +175,7 @@ def _grouped(table: pa.Table, by: list[Any]) -> Iterator[tuple[Any, pa.Table]]:
     """Group the rows by the values `by`. Within a group they keep their order."""
     counts = Counter(by)
     if len(counts) > 1:
-        table = table.take(pc.sort_indices(pa.array(by)))  # The sort must be stable.
+        table = table.take(pc.sort_indices(pa.array(by)))  # This sort is stable.
     begin = 0
     for group, size in sorted(counts.items()):
         yield group, table.slice(begin, size)

@@ -107,7 +107,7 @@ def targets_of(options: WriteOptions, columns: Collection[str]) -> Targets:
                 for name in names
             }
     except SchemaOutOfDateError:
-        return Targets(path, topic, None)  # The commit upgrades the file and checks again.
+        return Targets(path, topic, None)  # The file is older; the commit will upgrade it.
     if topic is not None and topics[topic].is_compacted and "key" not in columns:
         raise SparkOptionError(f"{path}: topic {topic} is compacted: add a column key")
     return Targets(path, topic, topics)

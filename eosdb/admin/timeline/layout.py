@@ -316,7 +316,7 @@ class _Lane:
             width = max(right - left, least.least_width)
             for kind in KINDS:
                 if count := counts.get(kind):
-                    # All columns begin at the bottom, and rarer kinds cover others, so heights add up.
+                    # Columns of rarer kinds cover this one from the bottom, so its height includes theirs.
                     height = min(height + max(count * high / full, least.least_height), high)
                     key = f"band-{it.partition}-{kind}"
                     bands[kind].append(

@@ -17,7 +17,7 @@ from eosdb.admin.timeline.layout import Medium, Picture, Shape, Target, cells, d
 from eosdb.admin.timeline.reading import PartitionTimeline
 from eosdb.model.words import printable, shortened
 
-# Okabe and Ito's colours: distinct for colour-blind readers, and by lightness in print.
+# Okabe and Ito's colours, which differ for colour-blind readers and in a print without colours.
 STYLE: Final = """\
 .timeline text { font: 11px system-ui, "DejaVu Sans", sans-serif; fill: #4b5563; }
 .timeline .title { font-size: 20px; font-weight: bold; fill: #111827; }

@@ -165,7 +165,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         found = self._poll(timeout_ms, max_records)
         try:
             return records_of(found)
-        except MemoryError:  # Go back, because the program got no records.
+        except MemoryError:  # Seek back, because the program got no records.
             for part in reversed(found):
                 self._cursor(TopicPartition(part.topic, part.partition)).seek(part.offsets[0])
             raise

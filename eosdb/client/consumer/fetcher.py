@@ -118,7 +118,7 @@ class Cursor:
         self._empty()
 
     def _empty(self) -> None:
-        # `_next` is an index into `_block`: without a call in between, an interrupt cannot separate them.
+        # `_next` is an index into `_block`. These lines call nothing, so no signal can separate them.
         self._block: Block | None = None
         self._next = 0
 

@@ -42,7 +42,7 @@ class ClientState(Enum):
     ABORTABLE_ERROR = "ABORTABLE_ERROR"
     FATAL_ERROR = "FATAL_ERROR"
 
-    # Each state is a single object, so its identity is enough. Enum's own hash is a slow Python call.
+    # A state is a single object, so a hash of its identity is enough. Enum's own hash is slower.
     __hash__ = object.__hash__
 
 

@@ -172,7 +172,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return in_doubt(DatabaseFullError(f"{path}: {_NO_ROOM_FOR_THE_INDEX} (SQLite: {error})"))
     if isinstance(error, sqlite3.OperationalError) and not extended:
-        # The driver raises this for text that is not UTF-8. Its message quotes the text, so it is cut.
+        # The driver raises this for text that is not UTF-8. Its message quotes the text and is cut.
         return CorruptDatabaseError(
             f"{path}: a text in the file is damaged; restore a backup, and see `eosdb verify` (SQLite: "
             f"{error!s:.80}…)"

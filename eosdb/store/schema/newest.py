@@ -109,7 +109,7 @@ def in_baseline(table: str) -> str:
     return f"{BASELINE_TABLE}_{table.removeprefix('eosdb_')}"
 
 
-# decisions/0023: with this, housekeeping returns free pages. It works only in a file without pages.
+# decisions/0023: with this, housekeeping returns free pages. It has no effect after the first page.
 GIVES_PAGES_BACK: Final = "PRAGMA auto_vacuum=INCREMENTAL"
 
 

@@ -213,7 +213,7 @@ def require(holds: bool, what: str) -> None:
 def assigned(data: bytes) -> set[tuple[str, int]]:
     """The partitions of an assignment (Kafka: ConsumerProtocolAssignment); empty without an assignment."""
     tps: set[tuple[str, int]] = set()
-    at = 2  # The version comes first.
+    at = 2  # Skips the version, which has two bytes.
     (topics,) = struct.unpack_from(">i", data, at) if data else (0,)
     at += 4
     for _ in range(topics):
