@@ -6,6 +6,7 @@ happened (tests/chaos/orders.py).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -85,7 +86,11 @@ class Limit(Fault):
         self.name, self.summary, self._limit = name, summary, limit
 
     def strike(self, world: World, actor: Actor) -> bool:
-        role = actor.file_of(world)
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            return self._limited(world, actor.file_of(world))
+        return False  # A fault at the same time has ended the process.
+
+    def _limited(self, world: World, role: str) -> bool:
         process, is_memory = world.roles[role], self._limit == resource.RLIMIT_AS
         used = _address_space(process.pid) if is_memory else _first_free(process.pid)
         with socket.socket() as another:
