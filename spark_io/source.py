@@ -53,7 +53,7 @@ class EosdbDataSource(datasource.DataSource):
         return "eosdb"
 
     def schema(self) -> str:
-        if "provider" in self.options:  # Spark sets this option only in CREATE TABLE.
+        if "provider" in self.options:  # Spark sets this option only when it creates a table.
             raise SparkOptionError(options.CATALOG)
         names = plan.chosen(self.options, is_fleet=files.of_options(self.options).is_fleet)
         return plan.sql_schema(names)

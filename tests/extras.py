@@ -40,7 +40,7 @@ def _name(requirement: str) -> str:
 
 def sentence_for(error: BaseException | None) -> str | None:
     """What to install, if that is what the error, or one that led to it, comes from."""
-    while error is not None:
+    while error is not None and not isinstance(error, AssertionError):
         if isinstance(error, ModuleNotFoundError) and error.name:
             module = error.name.partition(".")[0].replace("_", "-")
             for package, command in _command_of().items():

@@ -91,8 +91,11 @@ def test_a_word_that_may_be_an_argument_is_one_where_the_file_is_named() -> None
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (["topics", "describe", "FILE"], "--db 'FILE', or --db 'shop.db' before it"),
-        (["groups", "delete", "FILE", "billing"], "--db 'FILE', or --db 'shop.db' before it"),
+        (["topics", "describe", "FILE"], "--db 'FILE' to open the first, or --db 'shop.db'"),
+        (
+            ["groups", "delete", "FILE", "billing"],
+            "--db 'FILE' to open the first, or --db 'shop.db'",
+        ),
         (["verify", "FILE", "--db", "shop.db"], "the file is named twice"),
         (["verify", "FILE", "orders"], "unexpected extra argument"),
     ],

@@ -18,8 +18,10 @@ def test_a_file_is_named_by_its_api_and_begins_with_its_versions(api: Api) -> No
     assert api.handle.__module__.rpartition(".")[2] == f"k{api.key:02}_{snake_case}"
     text = " ".join((sys.modules[api.handle.__module__].__doc__ or "").split())
     assert text.startswith(f"{api.name}: ")
-    _, _, versions = text.partition("Versions: ")
-    changed = [int(n) for n in re.findall(r"(?:^|; )(?:from )?(\d+)", versions)]
+    versions = re.search(r"Versions? \d[^.]+", text)
+    changed = [
+        int(n) for n in re.findall(r"(?:^Versions?|;) (\d+)", versions[0] if versions else "")
+    ]
     assert changed == sorted(set(changed))
     assert all(version <= api.highest for version in changed)
     if api.highest > api.lowest:

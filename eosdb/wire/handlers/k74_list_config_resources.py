@@ -1,6 +1,6 @@
 """ListConfigResources: the resources that have settings (KIP-1142).
 
-Version 1: resources of all types; 0: client metrics alone, which eosdb does not have.
+Version 0: client metrics alone, which eosdb does not have; 1: resources of all types.
 """
 
 from __future__ import annotations

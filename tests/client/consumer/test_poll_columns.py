@@ -175,5 +175,5 @@ def test_without_the_package_the_error_names_it(
     filled: eosdb.Database, monkeypatch: pytest.MonkeyPatch, name: str, method: str
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(eosdb.errors.IllegalStateError, match=f"{method} needs {name}"):
+    with pytest.raises(eosdb.errors.IllegalStateError, match=rf"{method}\(\) needs {name}"):
         getattr(PolledColumns(()), method)()
