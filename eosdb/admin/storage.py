@@ -68,7 +68,7 @@ def _read(
         counts = {
             tree.name: _pages_of(connection, tree.name) for tree in trees if tree.table == "journal"
         }
-        # The journal counts twice, because it is read twice. The records have all other pages.
+        # The journal's pages are read twice, so they count twice. `records` has the pages left over.
         total, is_estimate = used + sum(counts.values()), False
         on_progress(0, total)
         for name in (_SCHEMA, *(tree.name for tree in trees if tree.name != "records")):

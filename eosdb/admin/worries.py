@@ -29,8 +29,8 @@ _NAME_MAX: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Worry(Tabular):
-    """A problem in words, and the command that solves it, or that shows more if only a program can solve
-    it.
+    """A problem in words, and a command. The command solves the problem; if only a program can, it shows
+    details.
 
     `group`, `topic` and `partition` locate the problem; None if it concerns none. `is_urgent` is False for
     problems that programs usually end soon, such as a young transaction.

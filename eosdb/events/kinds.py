@@ -113,10 +113,10 @@ class LogStartOffsetMoved(NamedTuple):
 class LogCleaned(NamedTuple):
     """Compaction: superseded records below `clean_offset` were removed.
 
-    `horizons` are the offsets of tombstones, and of markers without data, that this pass found first; a
-    pass removes them `delete.retention.ms` later. `expired_horizons` are those removed by this pass.
+    `horizons` are the offsets of tombstones, and of markers without data, that no earlier pass saw;
+    a pass at least `delete.retention.ms` later removes them. `expired_horizons` were removed by this pass.
     `unindexed` are timestamps removed from the time index, since no record is left for them. `passed_sum`
-    is the sum (`log.record_sum`) of the records new to compaction, before any removal. `removed_sum` is the
+    is the sum (`log.record_sum`) of the records that no earlier pass read. `removed_sum` is the
     sum of the removed records. Both are None before schema 10.
     """
 

@@ -61,7 +61,7 @@ def unfinished(target: str) -> Iterator[str]:
         # A second file has the claim: closing the first would drop SQLite's locks. On NFS both collide.
         descriptor = claim(path + LOCK)
         yield path
-    finally:  # An interrupted claim leaves the file, too. Its name is random: no other process uses it.
+    finally:  # An interrupted claim may have created the file. No other process uses its random name.
         try:
             _remove(path)
         finally:

@@ -59,13 +59,13 @@ def restore_to(
     *,
     on_progress: Progress | None = None,
 ) -> int:
-    """Write a copy of the file as it was after event `position`, or at `timestamp` (ms). Returns the
-    position.
+    """Write a copy of the file as it was after event `position`, or at `timestamp` (ms): give exactly one
+    of the two. Returns the position.
 
     Records that retention or compaction has removed since cannot be restored; the copy's log start shows
     that. `on_progress(done, total)` counts pages and events. Raises InvalidRequestError for a position
-    beyond the journal or before the history (`history_retention_ms`), and unless exactly one of the two is
-    given, and IllegalStateError if `target` exists.
+    beyond the journal or before the history (`history_retention_ms`), and IllegalStateError if `target`
+    exists.
     """
     path = check_path("target", target)
 

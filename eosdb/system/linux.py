@@ -118,7 +118,7 @@ def is_on_road(file: LockFile, *, is_portable: bool) -> bool:
 def keep_out_other_road(file: LockFile, *, is_portable: bool) -> None:
     """Take a lock that shows other openers this opener's implementation. Raises IllegalStateError if the
     file is open with the other implementation."""
-    # Look before the lock, too: a failing attempt must not block openers of the right implementation.
+    # Look before locking, too: the lock of an attempt that then fails would block the openers of the file.
     if not is_on_road(file, is_portable=not is_portable):
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, _bytes(fcntl.F_RDLCK, _ROADS[is_portable]))
         if not is_on_road(file, is_portable=not is_portable):

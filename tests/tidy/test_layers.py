@@ -77,9 +77,9 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_290,
-    "clients": 10_397,
-    "wire": 5_623,
+    "engine": 33_268,
+    "clients": 10_394,
+    "wire": 5_622,
     "testing": 3_177,
     "integrations": 7_342,
     "commands": 9_780,

@@ -33,7 +33,7 @@ class Progress:
         """The offset after the highest complete record."""
 
     def was_complete(self, offset: int) -> bool:
-        """Whether an earlier transaction has completed this record, at the committed offset or above."""
+        """Whether a transaction has completed this record, which the committed offset has not passed."""
         return offset in self._done and offset not in self._left
 
     def take(self, offsets: Sequence[int]) -> None:

@@ -439,7 +439,7 @@ class _Exporter:
         no fingerprint is reliable."""
         found = stamp_of(os.path.realpath(path))
         # decisions/0075: without a WAL, the next commit creates one, whose checkpoint changes the file's
-        # times. If the present times are too new, the clock may give the changed file the same times.
+        # times. A file that was written in this tick of the clock could change without new times.
         now_ns = clock.time_ms() * 1_000_000
         if found is None or found.wal is not None or found.newest_ns > now_ns - _TICK_NS:
             return {}

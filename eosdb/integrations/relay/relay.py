@@ -48,8 +48,8 @@ class Aside:
         self._is_bare: set[_Place] = set()
 
     def put(self, record: values.RelayRecord, message: str, now_ms: int) -> str:
-        """Send the record to its dead letter topic from now on, and return the topic. After a second call
-        for a record only its headers are sent."""
+        """Mark the record: every later attempt sends it to its dead letter topic, which is returned. After
+        a second call for the record, only its headers are sent."""
         place = (record.topic, record.partition, record.offset)
         if place in self._is_bare:
             raise errors.MessageTooLargeError(f"{message}: even without key and value")

@@ -289,8 +289,8 @@ def _within(
 def _measured(
     cursor: sqlite3.Cursor, partition: Partition, limits: Limits
 ) -> tuple[list[tuple[Any, ...]], int]:
-    """Return rows, and how many of them are within the limits. If all are, the range has no other rows.
-    Sizes are not computed in a log that is smaller than the limit."""
+    """Return rows up to the first one beyond the limits, and how many are within them. Without a row beyond
+    the limits, the range has ended. A log that is smaller than the limit needs no sizes of rows."""
     max_records, left = limits
     if partition.size_bytes <= left:
         rows = cursor.fetchmany(max_records + 1)
