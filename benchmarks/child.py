@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter, process_time, sleep
 
 import eosdb
 from benchmarks import raw
@@ -119,24 +119,27 @@ def writers(
         yield [partial(one, at) for at in range(len(numbers))], lambda: db.metrics()["fsync-total"]
 
 
-def timed(write: Callable[[int], object], commits: int) -> list[float]:
-    """How long each commit took."""
+def timed(write: Callable[[int], object], commits: int, pause_s: float = 0) -> list[float]:
+    """How long each commit took, after a pause."""
     waits = []
     for i in range(1, commits + 1):
+        sleep(pause_s)
         begun = perf_counter()
         write(i)
         waits.append(perf_counter() - begun)
     return waits
 
 
-def commit(path: Path, who: str, number: int, partitions: int, commits: int) -> dict[str, object]:
+def commit(
+    path: Path, who: str, number: int, partitions: int, commits: int, pause_ms: int
+) -> dict[str, object]:
     """Commits of one record: begins at a line on stdin. Tells how long each took, the CPU and the syncs."""
     with writers(path, who, [number], partitions) as ((write,), syncs):
         write(0)
         print("ready", flush=True)
         sys.stdin.readline()
         start, cpu, before = perf_counter(), process_time(), syncs()
-        waits = timed(write, commits)
+        waits = timed(write, commits, pause_ms / 1000)
         return {
             "start": start, "end": perf_counter(), "waits": waits, "cpu": process_time() - cpu,
             "syncs": syncs() - before,

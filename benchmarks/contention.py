@@ -22,7 +22,10 @@ from benchmarks.writing import FULL, if_there, peer_row
 COUNTS = (1, 2, 4, 8)
 EOSDB, RAW, TRANSACTIONS = "eosdb", "raw sqlite3", "eosdb, transactions"
 WHO = (EOSDB, RAW, TRANSACTIONS)
-FACTS = {"CPU": "ms", "syncs": "", "median wait": "ms", "longest wait": "ms"}
+PAUSE_MS = 10
+PAUSES = f"{EOSDB}, 1 process that pauses for {PAUSE_MS} ms, CPU"
+"""What a commit costs whose process is not warm: the floor for processes that take turns."""
+FACTS = {"CPU": "ms", "syncs": "for each", "median wait": "ms", "longest wait": "ms"}
 """The figures of a commit besides the rate, with their units."""
 
 
@@ -60,7 +63,9 @@ def _case(settings: Settings, plural: str, what: str, write: Write, commits: int
             row = _named(who, count, what)
             rows += [Row(f"{row}, {fact}", FULL, unit) for fact, unit in FACTS.items()]
     queues = {}
-    if what == "thread":
+    if what == "process":
+        rows.append(Row(PAUSES, FULL, "ms"))
+    else:
         for count in told:
             queue = peer_row(peers.QUEUE, _several(count, what))
             rows.append(queue)
@@ -79,6 +84,11 @@ def _case(settings: Settings, plural: str, what: str, write: Write, commits: int
                 found[row] = turns.rate
                 if count in told:
                     found |= {f"{row}, {fact}": value for fact, value in turns.facts().items()}
+        if what == "process":
+            place = folder / "pauses"
+            place.mkdir()
+            file = _file(place, EOSDB, 1)
+            found[PAUSES] = by_processes(file, EOSDB, 1, commits // 10, PAUSE_MS).cpu_ms
         for name, put in queues.items():
             if put is not None:
                 place = folder / name
@@ -106,6 +116,7 @@ def _case(settings: Settings, plural: str, what: str, write: Write, commits: int
     if what == "thread":
         targets.append(Target(of(EOSDB, most), of(RAW, one), 1.2))
     else:
+        targets.append(Target(of(EOSDB, most, "CPU"), PAUSES, None, at_least=False))
         targets.append(Target(of(EOSDB, most), of(RAW, most), None))
         for who, bound in ((EOSDB, 10), (RAW, None)):
             waits = of(who, most, "longest wait"), of(who, most, "median wait")
@@ -144,14 +155,14 @@ def by_threads(path: Path, who: str, count: int, commits: int) -> Turns:
         return _turns(found, seconds, cpu, syncs() - before)
 
 
-def by_processes(path: Path, who: str, count: int, commits: int) -> Turns:
-    """Processes, which begin together when all have written once."""
+def by_processes(path: Path, who: str, count: int, commits: int, pause_ms: int = 0) -> Turns:
+    """Processes, which begin together when all have written once, and pause before each commit."""
     with ExitStack() as all_of_them:
         writers = [
             all_of_them.enter_context(
                 subprocess.Popen(
                     [sys.executable, "-m", "benchmarks.child", "commit", str(path), who, str(number),
-                     str(count), str(commits // count)],
+                     str(count), str(commits // count), str(pause_ms)],
                     cwd=child.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL, text=True,
                 )
