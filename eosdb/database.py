@@ -78,6 +78,7 @@ Handlers = Handler[Key, Value] | TransactionHandler[Key, Value] | BatchHandler[K
 Topics = str | Iterable[str] | re.Pattern[str]
 MEMORY: Final = ":memory:"
 WAL: Final = "wal"
+_DEFAULTS: Final = BrokerConfig()
 _ROOM_FOR_FAILURES: Final = {"max.message.bytes": 2**31 - 1, "cleanup.policy": "delete"}
 """Dead letters carry headers with the reason, so they are larger than the original records. They may have
 no key, which a compacted topic needs."""
@@ -119,7 +120,7 @@ def connect(
         durability,
         read_only,
         validation.check_text("principal", principal, ConfigError),
-        config or BrokerConfig(),
+        config or _DEFAULTS,
         partial(open_file, create=create, migrate=migrate, adopt=bool(adopt), to_wal=adopt == WAL),
     )
 
@@ -177,6 +178,7 @@ class Database(Closeable):
         self._store: Final = store
         self._housekeeper: Final = housekeeping.Housekeeper(core)
         self.broker: Final = Broker(core)
+        self._direct: Final = DirectTransport(self.broker)
         self.admin: Final = Admin(core)
         if not read_only:
             self._recover()
@@ -348,7 +350,8 @@ class Database(Closeable):
         return Server(self._core, host, port, checked, limits, interfere, advertised)
 
     def _transport(self, given: Transport | AnyBroker | None) -> Transport:
-        return given if isinstance(given, Transport) else DirectTransport(given or self.broker)
+        way = given or self._direct
+        return way if isinstance(way, DirectTransport | Transport) else DirectTransport(way)
 
     def begin(self) -> AbstractContextManager[UserTransaction]:
         """Begin one transaction over your own tables in this file and the log: it commits when the block
@@ -511,11 +514,10 @@ class Database(Closeable):
         return f"<eosdb.Database {self.path!r} {state}>"
 
     def _snapshot_at_close(self) -> None:
-        if not self._store.timings.has_written:
-            return
         # Closing must succeed even if the disk is full or another process holds the write lock.
         with contextlib.suppress(EosdbError):
-            housekeeping.snapshot_all(self._core, sync=False)
+            if self._store.timings.has_written:
+                housekeeping.snapshot_all(self._core, sync=False)
 
 
 Where: TypeAlias = Database | str | os.PathLike[str]

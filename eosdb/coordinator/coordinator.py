@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -330,15 +330,20 @@ class TransactionCoordinator:
         the transaction in between."""
         self.leadership.ensure_elected()
         self.leadership.try_again(transactional_id)
+        left: Iterator[int] | None = None
 
-        def first_step(fresh: int | None) -> Decision | None:
-            return self.leadership.decide(transactional_id, lambda u: decide(u, fresh), self.write)
+        def first_step(unit: Unit) -> Decision:
+            nonlocal left
+            left = None  # If the unit runs again, its first run allocated nothing.
+            try:
+                return decide(unit, None)
+            except FreshProducerIdNeededError:
+                fresh, left = self._producer_ids.within(unit)
+                return decide(unit, fresh)
 
-        decision = None
-        with contextlib.suppress(FreshProducerIdNeededError):
-            decision = first_step(None)
-        if decision is None:
-            decision = first_step(self._producer_ids.next())
+        decision = self.leadership.decide(transactional_id, first_step, self.write)
+        if left is not None:
+            self._producer_ids.left = left
         assert decision is not None
         if decision.is_incomplete:
             self.leadership.complete(decision)

@@ -9,8 +9,8 @@ import os
 import re
 import struct
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from functools import lru_cache, partial
 from typing import Final
 
 from eosdb.errors import IllegalStateError
@@ -256,7 +256,7 @@ def drop_cached(descriptor: int) -> None:
 # -- mounts --------------------------------------------------------------------------------------
 
 
-def mounts(folder: str) -> tuple[set[str], Mount | None]:
+def mounts(folder: str) -> tuple[Set[str], Mount | None]:
     text = _read(_MOUNTS, "surrogateescape")
     mount = None
     with contextlib.suppress(OSError):
@@ -264,6 +264,7 @@ def mounts(folder: str) -> tuple[set[str], Mount | None]:
     return listed_points(text), mount
 
 
+@lru_cache(maxsize=64)
 def find_mount(mountinfo: str, device: int) -> Mount | None:
     """Find the file system of this `st_dev` in the text of `/proc/self/mountinfo`; None if it is not
     listed, as for a subvolume of btrfs."""
@@ -276,9 +277,10 @@ def find_mount(mountinfo: str, device: int) -> Mount | None:
     return None
 
 
-def listed_points(mountinfo: str) -> set[str]:
+@lru_cache(maxsize=1)
+def listed_points(mountinfo: str) -> frozenset[str]:
     lines = (line.split(" ", 5) for line in mountinfo.splitlines())
-    return {_unescaped(fields[4]) for fields in lines if len(fields) > 4}
+    return frozenset(_unescaped(fields[4]) for fields in lines if len(fields) > 4)
 
 
 def _unescaped(text: str) -> str:

@@ -78,7 +78,7 @@ TIERS = {
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
     "engine": 33_268,
-    "clients": 10_394,
+    "clients": 10_392,
     "wire": 5_622,
     "testing": 3_177,
     "integrations": 7_342,

@@ -98,7 +98,11 @@ class DeadLetters:
         taking over.
         """
         replayed = skipped = 0
-        with self._consumer() as consumer, self._producer() as producer:
+        settings = ProducerConfig(transactional_id=self._name, max_request_size=INT32_MAX)
+        with (
+            self._consumer() as consumer,
+            Producer(self._transport, self._clock, **settings) as producer,
+        ):
             tps = self._partitions(consumer)
             producer.init_transactions()
             wanted = None if offsets is None else set(offsets)
@@ -129,10 +133,6 @@ class DeadLetters:
 
     def _consumer(self) -> Consumer:
         return Consumer(self._transport, self._clock, self._name, auto_offset_reset="earliest")
-
-    def _producer(self) -> Producer:
-        settings = ProducerConfig(transactional_id=self._name, max_request_size=INT32_MAX)
-        return Producer(self._transport, self._clock, **settings)
 
     def _partitions(self, consumer: Consumer) -> list[TopicPartition]:
         return [TopicPartition(self._topic, p) for p in range(consumer.partitions_for(self._topic))]

@@ -8,7 +8,7 @@ until it ends. A processor that returned earlier would leave their records unrea
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from typing import Any, Final
 
 from eosdb.client.consumer.requests import ConsumerRequests
@@ -87,10 +87,11 @@ class GroupIdleness:
         return False
 
     def _look(self) -> Unread:
-        counts = self._requests.ask(TopicPartitions())
+        counts, topics = self._requests.ask(TopicPartitions()), self._topics
+        is_read = topics.fullmatch if isinstance(topics, re.Pattern) else topics.__contains__
         tps = [
             TopicPartition(topic, number)
-            for topic in self._subscribed(counts)
+            for topic in filter(is_read, counts)
             for number in range(counts[topic])
         ]
         if not tps:
@@ -112,11 +113,6 @@ class GroupIdleness:
             if isinstance(answer, TopicAuthorizationFailedError):
                 raise answer
         return committed
-
-    def _subscribed(self, counts: Mapping[str, int]) -> Iterable[str]:
-        if isinstance(self._topics, re.Pattern):
-            return filter(self._topics.fullmatch, counts)
-        return (topic for topic in self._topics if topic in counts)
 
     def _lag(self, tp: TopicPartition, committed: OffsetAndMetadata | None) -> int:
         """Count the unread records. Without an offset, or with one below the log start, records count

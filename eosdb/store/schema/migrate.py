@@ -67,9 +67,11 @@ def open_file(
     """
     check_version(sqlite3.sqlite_version_info)
     with forking.at_work(), system_calls(path):
+        forking.check_not_inherited(path)
+        check_only_name(path)
         if read_only:
             return _open_to_read(path, lock_timeout_ms, at_rest)
-        _check_place(path)
+        check_local(path)
         if adopt and adoption.check(path, lock_timeout_ms, to_wal=to_wal):
             was_there = os.path.exists(path + LOCK)
             mutex = _open_mutex(path, lock_timeout_ms)
@@ -82,15 +84,7 @@ def open_file(
         return _open_to_write(path, create, migrate, lock_timeout_ms, sync)
 
 
-def _check_place(path: str) -> None:
-    forking.check_not_inherited(path)
-    check_only_name(path)
-    check_local(path)
-
-
 def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
-    forking.check_not_inherited(path)
-    check_only_name(path)
     if os.path.exists(path + "-wal"):
         # A published copy has no WAL and may be on any file system; other files must be on a local one.
         check_local(path)
@@ -136,7 +130,8 @@ def _open_to_write(
             file = identify(path, lock_timeout_ms, by_header=True)
             _check_may_write(path, file)
             if file is None:
-                _create(path, lock_timeout_ms, sync=sync)
+                if os.path.exists(path) or not new_file.make(path, sync=sync):
+                    _in_unit(path, lock_timeout_ms, newest.create)
             elif file.version < SCHEMA_VERSION:
                 if not migrate:
                     _check_version(path, file, "migrate=False")
@@ -283,11 +278,6 @@ def drop_json_views(connection: sqlite3.Connection) -> None:
     if connection.execute(tables).fetchone() is not None:
         for (name,) in connection.execute("SELECT name FROM eosdb_json_views").fetchall():
             connection.execute(f'DROP VIEW IF EXISTS "{name}"')
-
-
-def _create(path: str, busy_timeout_ms: int, *, sync: bool) -> None:
-    if os.path.exists(path) or not new_file.make(path, sync=sync):
-        _in_unit(path, busy_timeout_ms, newest.create)
 
 
 def _upgrade(path: str, busy_timeout_ms: int, file: Found) -> None:

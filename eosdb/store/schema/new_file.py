@@ -74,6 +74,8 @@ def _write(path: str, data: bytes, *, sync: bool) -> None:
     """Write a new file. No other process has it open, so closing a descriptor drops no locks."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb") as f:
         f.write(data)
+        f.seek(FORMAT_AT.start)
+        f.write(WAL_FORMAT)
         f.flush()
         if sync:
             road.sync(f.fileno())
@@ -89,22 +91,21 @@ def remove_left_behind(path: str, *, sync: bool) -> None:
 
 
 def _image() -> bytes | None:
-    """Return the bytes of a new file with a new id; None if Python's sqlite3 cannot serialize a
-    database."""
+    """Return the bytes of a new file with a new id, not yet in WAL mode; None if Python's sqlite3 cannot
+    serialize a database."""
     if not hasattr(sqlite3.Connection, "serialize"):
         return None
     try:
-        template = _idle.pop()
-    except IndexError:
-        template = _template()
-    try:
+        try:
+            template = _idle.pop()
+        except IndexError:
+            template = _template()
         file_id.renew(template)
-        data = bytearray(template.serialize())
+        data = template.serialize()
     except SystemError as error:  # Python raises this if SQLite gets no memory.
         raise MemoryError from error
     _idle.append(template)
-    data[FORMAT_AT] = WAL_FORMAT
-    return bytes(data)
+    return data
 
 
 # A database in memory that is the template of new files; reused, because parsing the schema is slow.
@@ -113,6 +114,9 @@ _idle: Final[list[sqlite3.Connection]] = []
 
 def _template() -> sqlite3.Connection:
     template = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    template.execute(GIVES_PAGES_BACK)
-    create(template)
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
+        made.execute(GIVES_PAGES_BACK)
+        create(made)
+        # A deserialized database is one piece of memory, so `serialize` does not gather its pages.
+        template.deserialize(made.serialize())
     return template
