@@ -17,7 +17,7 @@ from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
 from eosdb.events import encoding, kinds
-from eosdb.events.encoding import Lean, fill_in
+from eosdb.events.encoding import Lean, fill_in, kind_of
 from eosdb.log import projection as log_projection
 from eosdb.model.values import (
     COMPLETE_COMMIT,
@@ -128,17 +128,13 @@ if missing := [kind.__name__ for kind, handlers in _FOLDS.items() if not handler
 def apply(unit: Folding, row: kinds.Event | Lean, position: int) -> kinds.Event:
     """Fold the event at `position` in the journal. Returns it with the fields that a lean row omits.
     Raises TypeError for a row that does not fit the events before it."""
-    event = _whole(unit, row) if isinstance(row, Lean) else row
+    try:
+        event = fill_in(row, _expected(unit, row)) if isinstance(row, Lean) else row
+    except (KeyError, ValueError) as error:
+        raise TypeError(f"{kind_of(row).__name__}: {error!r}") from error
     for handler in _FOLDS[type(event)]:
         handler(unit, event, position)
     return event
-
-
-def _whole(unit: Folding, row: Lean) -> kinds.Event:
-    try:
-        return fill_in(row, _expected(unit, row))
-    except (KeyError, ValueError) as error:
-        raise TypeError(f"{row.kind.__name__}: {error!r}") from error
 
 
 # decisions/0026: an event omits fields that follow from the state before it; this computes their values.

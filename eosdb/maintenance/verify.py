@@ -12,10 +12,11 @@ part of a batch, the rest is compared.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -36,6 +37,7 @@ from eosdb.model.progress import Progress, report_progress
 from eosdb.model.values import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    NO_SEQUENCE,
     ProducerIdAndEpoch,
     RebuildReport,
     VerifyReport,
@@ -89,11 +91,20 @@ SELECT sum(wanted = (
 )) FROM asked
 """
 """SQL that counts the batches with the expected rows, by functions of the accelerator only."""
+_MARKERS: Final = f"""
+WITH asked (at, from_offset, at_time, {", ".join(f"wanted_{name}" for name in _COLUMNS)})
+AS (VALUES {{rows}})
+SELECT count(*) FROM asked CROSS JOIN records INDEXED BY records_offset
+WHERE partition_id = at AND "offset" = from_offset AND timestamp = at_time
+    AND {" AND ".join(f"{_TERMS.get(name, name)} = wanted_{name}" for name in _COLUMNS)}
+    AND key IS NULL AND value IS NULL AND headers IS NULL AND {checksum.CONTENT} = {checksum.MARKER}
+"""
+"""SQL that counts the markers with the expected row."""
 _WRITTEN_BY: Final = """
 SELECT producer_id, producer_epoch FROM records
 WHERE partition_id = ? AND "offset" BETWEEN ? AND ? ORDER BY "offset" LIMIT 1
 """
-_AT_ONCE: Final = 100
+_AT_ONCE: Final = 200
 _AT_ONCE_BYTES: Final = 1024 * 1024
 
 
@@ -107,23 +118,17 @@ class _Partition:
     log_start_offset: int
     log_end_offset: int
     clean_offset: int
+    kept_from: int
+    """The offset from which every record must be stored."""
     checked_from: int
     size_bytes: int
     cleaned_sum: int | None
     rows: int = 0
     size: int = 0
 
-    @property
-    def kept_from(self) -> int:
-        """The offset from which every record must be stored."""
-        return max(self.log_start_offset, self.clean_offset)
-
-    def count(self, offset: int, rows: int, size: int) -> None:
-        """Count consecutive records from `offset` on. The log start and clean offset are not among them."""
-        if offset >= self.kept_from:
-            self.rows += rows
-        if offset >= self.log_start_offset:
-            self.size += size
+    def count(self, row: _Row) -> None:
+        self.rows += row.offset >= self.kept_from
+        self.size += row.size if row.offset >= self.log_start_offset else 0
 
     def differences(self, connection: sqlite3.Connection) -> Iterator[str]:
         """Yield the differences. Call it after all records are counted."""
@@ -145,8 +150,8 @@ class _Partition:
 
 
 _PARTITIONS: Final = (
-    "SELECT partition_id, topic, partition, log_start_offset, log_end_offset, clean_offset, checked_from, "
-    "size_bytes, cleaned_sum FROM partitions"
+    "SELECT partition_id, topic, partition, log_start_offset, log_end_offset, clean_offset, "
+    "max(log_start_offset, clean_offset), checked_from, size_bytes, cleaned_sum FROM partitions"
 )
 _ENDS: Final = "SELECT partition_id, log_end_offset FROM eosdb_baseline_partitions"
 
@@ -161,8 +166,8 @@ class RecordCheck:
         self._partitions = {row[0]: _Partition(*row) for row in connection.execute(_PARTITIONS)}
         self._ends = dict[int, int](connection.execute(_ENDS).fetchall())
         """The log end of each partition after the events so far."""
-        self._batches: list[tuple[int, BatchAppended]] = []
-        self._batch_bytes = 0
+        self._pending: list[tuple[int, BatchAppended | MarkerWritten]] = []
+        self._pending_bytes = 0
         self._rows = 0
         self.problems: list[str] = []
 
@@ -175,21 +180,25 @@ class RecordCheck:
                 f"journal: the event at position {position} lacks fields of its records ({error!r})"
             )
             return
+        if not isinstance(event, BatchAppended | MarkerWritten):
+            return
+        where = encoding.place(event)
+        assert where is not None
         if position > self._baseline:
-            self._check_place(position, event)
-        if type(event) is BatchAppended:
-            partition = self._partitions.get(event.partition_id)
-            kept_from = event.base_offset + 1 if partition is None else partition.kept_from
-            # Batches share a query only if all their records exist and have checksums.
-            if not (event.has_checksums and event.base_offset >= kept_from):
-                self._range(position, event)
-                return
-            self._batches.append((position, event))
-            self._batch_bytes += event.size
-            if len(self._batches) == _AT_ONCE or self._batch_bytes > _AT_ONCE_BYTES:
-                self._look_at_batches()
-        elif type(event) is MarkerWritten:
+            self._check_place(position, where)
+        partition = self._partitions.get(where.partition_id)
+        # Events share a query only if all their records exist and have checksums.
+        if (
+            partition is None
+            or where.first_offset < partition.kept_from
+            or not self._has_checksums(event)
+        ):
             self._range(position, event)
+            return
+        self._pending.append((position, event))
+        self._pending_bytes += event.size if isinstance(event, BatchAppended) else 0
+        if len(self._pending) == _AT_ONCE or self._pending_bytes > _AT_ONCE_BYTES:
+            self._look_at_pending()
 
     def _whole(self, row: Lean) -> Event:
         """Add the omitted fields to an event at or before the baseline. The state before it is unknown, so
@@ -205,10 +214,7 @@ class RecordCheck:
             usual = encoding.marker(producer, -1)
         return encoding.fill_in(row, usual)
 
-    def _check_place(self, position: int, event: Event) -> None:
-        where = encoding.place(event)
-        if where is None:
-            return
+    def _check_place(self, position: int, where: encoding.Place) -> None:
         expected = self._ends.get(where.partition_id, 0)
         if where.first_offset != expected:
             self.problems.append(
@@ -219,7 +225,7 @@ class RecordCheck:
 
     def finish(self) -> list[str]:
         """Return the problems. Call it after every event was inspected."""
-        self._look_at_batches()
+        self._look_at_pending()
         for partition in self._partitions.values():
             self.problems += partition.differences(self._connection)
         (rows,) = self._connection.execute("SELECT count(*) FROM records").fetchone()
@@ -229,61 +235,62 @@ class RecordCheck:
             )
         return self.problems
 
-    def _is_checked(self, marker: MarkerWritten) -> bool:
-        partition = self._partitions.get(marker.partition_id)
-        return partition is not None and 0 <= partition.checked_from <= marker.offset
+    def _has_checksums(self, event: BatchAppended | MarkerWritten) -> bool:
+        if isinstance(event, BatchAppended):
+            return event.has_checksums
+        partition = self._partitions.get(event.partition_id)
+        return partition is not None and 0 <= partition.checked_from <= event.offset
 
-    def _look_at_batches(self) -> None:
-        """Check the pending batches: all by one query of the accelerator, or else each by `_range`."""
-        batches, self._batches, self._batch_bytes = self._batches, [], 0
-        if batches and self._are_proved(batches):
-            for _, event in batches:
-                self._rows += event.count
-                self._partitions[event.partition_id].count(
-                    event.base_offset, event.count, event.size
-                )
-            return
-        for position, event in batches:
-            self._range(position, event)
+    def _look_at_pending(self) -> None:
+        """Check the pending events: batches by one query of the accelerator, markers by another. If a query
+        finds a fault, check each event by `_range`."""
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        batches, markers = list[tuple[object, ...]](), list[tuple[object, ...]]()
+        for position, event in pending:
+            of_all = _of_all(position, event)
+            if isinstance(event, MarkerWritten):
+                markers.append((event.partition_id, event.offset, event.timestamp, *of_all))
+                continue
+            text = " ".join(map(str, (*of_all[:-1], event.max_timestamp, event.crc)))
+            first, beyond = event.base_offset, event.base_offset + event.count
+            batches.append((event.partition_id, first, beyond, text))
+        are_right = {
+            BatchAppended: accelerator.rows() is not None and self._agree(_PROOFS, batches),
+            MarkerWritten: self._agree(_MARKERS, markers),
+        }
+        for position, event in pending:
+            if not are_right[type(event)]:
+                self._range(position, event)
+                continue
+            count, size = (1, 0) if isinstance(event, MarkerWritten) else (event.count, event.size)
+            self._rows += count
+            partition = self._partitions[event.partition_id]
+            partition.rows, partition.size = partition.rows + count, partition.size + size
 
-    def _are_proved(self, batches: list[tuple[int, BatchAppended]]) -> bool:
-        """Whether the accelerator is available and finds no fault in the batches."""
-        if accelerator.rows() is None:
-            return False
-        parameters: list[object] = []
-        for position, event in batches:
-            wanted = (
-                position, event.producer_id, event.producer_epoch, event.base_sequence,
-                int(event.is_transactional), event.max_timestamp, event.crc,
-            )  # fmt: skip
-            first, text = event.base_offset, " ".join(map(str, wanted))
-            parameters += (event.partition_id, first, first + event.count, text)
-        query = _PROOFS.format(rows=", ".join(["(?, ?, ?, ?)"] * len(batches)))
+    def _agree(self, query: str, asked: list[tuple[object, ...]]) -> bool:
+        """Whether the query counts all events that it is asked for."""
+        if not asked:
+            return True
+        row = f"({', '.join('?' * len(asked[0]))})"
+        text, values = query.format(rows=", ".join([row] * len(asked))), [*chain(*asked)]
         try:
-            (right,) = self._connection.execute(query, parameters).fetchone()
+            (right,) = self._connection.execute(text, values).fetchone()
         except (sqlite3.Error, MemoryError):  # decisions/0060: Python code reports the fault.
             return False
-        return bool(right == len(batches))
+        return bool(right == len(asked))
 
     def _range(self, position: int, event: BatchAppended | MarkerWritten) -> None:
         """Check the rows of one event and report their faults."""
-        of_all: tuple[object, ...]
-        if isinstance(event, MarkerWritten):
-            first = last = event.offset
-            of_all = (position, event.producer_id, event.producer_epoch, -1, 1, event.control)
-        else:
-            first, last = event.base_offset, event.last_offset
-            of_all = (
-                position, event.producer_id, event.producer_epoch, event.base_sequence,
-                event.is_transactional, None,
-            )  # fmt: skip
+        place = encoding.place(event)
+        assert place is not None
+        _, first, last = place
         cursor = self._connection.execute(_RANGE, (event.partition_id, first, last))
         rows = list(map(_Row._make, cursor))
         self._rows += len(rows)
         partition = self._partitions.get(event.partition_id)
         if partition is not None:
             for row in rows:
-                partition.count(row.offset, 1, row.size)
+                partition.count(row)
         where = f"records: {event.topic}-{event.partition} offsets {first} to {last}"
         kept_from = last + 1 if partition is None else partition.kept_from
         expected = last - max(first, kept_from) + 1
@@ -294,17 +301,21 @@ class RecordCheck:
                 f"journal: the event at position {position} is not after the baseline ({self._baseline}), "
                 "and no record of it is stored; expected it to be deleted"
             )
-        is_old = isinstance(event, BatchAppended) and not event.has_checksums
-        is_old |= isinstance(event, MarkerWritten) and not self._is_checked(event)
+        is_old = not self._has_checksums(event)
+        of_all = _of_all(position, event)
         difference = _differs(rows, first, of_all) or _altered(rows, is_old=is_old)
         if not difference and len(rows) == last - first + 1:
-            difference = (
-                _marker_differs(rows[0], event)
-                if isinstance(event, MarkerWritten)
-                else _batch_differs(rows, event)
-            )
+            difference = _content_differs(rows, event)
         if difference:
             self.problems.append(f"{where}: {difference}")
+
+
+def _of_all(position: int, event: BatchAppended | MarkerWritten) -> tuple[object, ...]:
+    """Return the values of `_COLUMNS` in the event's rows; `sequence` is the first row's."""
+    common = position, event.producer_id, event.producer_epoch
+    if isinstance(event, MarkerWritten):
+        return *common, NO_SEQUENCE, 1, event.control
+    return *common, event.base_sequence, int(event.is_transactional), None
 
 
 def _differs(rows: Sequence[_Row], first: int, of_all: tuple[object, ...]) -> str | None:
@@ -321,13 +332,9 @@ def _differs(rows: Sequence[_Row], first: int, of_all: tuple[object, ...]) -> st
 
 def _altered(rows: Sequence[_Row], *, is_old: bool) -> str | None:
     """Describe the first row that does not match its checksum; None if all match."""
-    i = checksum.first_altered(
-        [row.key for row in rows],
-        [row.value for row in rows],
-        [row.headers for row in rows],
-        [row.content for row in rows],
-        len(rows) if is_old else 0,
-    )
+    names = ("key", "value", "headers", "content")
+    keys, values, headers, sums = ([getattr(row, name) for row in rows] for name in names)
+    i = checksum.first_altered(keys, values, headers, sums, len(rows) if is_old else 0)
     if i is None:
         return None
     return (
@@ -336,36 +343,32 @@ def _altered(rows: Sequence[_Row], *, is_old: bool) -> str | None:
     )
 
 
-def _marker_differs(row: _Row, event: MarkerWritten) -> str | None:
-    if row.timestamp == event.timestamp and row.key is row.value is row.headers is None:
-        return None
-    return f"a marker of time {row.timestamp} is stored, expected one of {event.timestamp} without content"
-
-
-def _batch_differs(rows: Sequence[_Row], event: BatchAppended) -> str | None:
+def _content_differs(rows: Sequence[_Row], event: BatchAppended | MarkerWritten) -> str | None:
+    if isinstance(event, MarkerWritten):
+        (row,) = rows
+        if row.timestamp == event.timestamp and row.key is row.value is row.headers is None:
+            return None
+        return (
+            f"a marker of time {row.timestamp} is stored, expected one of {event.timestamp} without "
+            "content"
+        )
     newest, size = max(row.timestamp for row in rows), sum(row.size for row in rows)
     if (newest, size) != (event.max_timestamp, event.size):
         return (
             f"{size} bytes up to time {newest} are stored, expected {event.size} up to "
             f"{event.max_timestamp}"
         )
-    sums = [row.content for row in rows]
-    crc = checksum.crc(sums) if event.has_checksums else _crc_before_7(rows)
+    if event.has_checksums:
+        crc = checksum.crc([row.content for row in rows])
+    else:  # Before schema 7 it was the CRC-32 of all keys, values and headers.
+        content = ((row.key or b"", row.value or b"", (row.headers or "").encode()) for row in rows)
+        crc = crc32(b"".join(chain(*content)))
     if event.crc >= 0 and crc != event.crc:
         return (
             f"the content's CRC is {crc:08x}, expected {event.crc:08x}; a key, a value or a header has "
             "been altered"
         )
     return None
-
-
-def _crc_before_7(rows: Iterable[_Row]) -> int:
-    """Return the checksum in events before schema 7: the CRC-32 of all keys, values and headers."""
-    return crc32(
-        b"".join(
-            (row.key or b"") + (row.value or b"") + (row.headers or "").encode() for row in rows
-        )
-    )
 
 
 _INTERRUPT_EVERY_S: Final = 0.05

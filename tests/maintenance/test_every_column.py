@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
+from eosdb.log import checksum
 from eosdb.store.schema.newest import (
     BASELINE_TABLE,
     in_baseline,
@@ -148,3 +149,29 @@ def test_in_every_kind_of_record(path: Path, kind: str, column: str) -> None:
     with everything.changing(path) as connection:
         alter(connection, "records", column, KINDS_OF_RECORDS[kind])
     assert any(problem.startswith("records") for problem in problems(path)), problems(path)
+
+
+@pytest.mark.parametrize("kind", ["commit marker", "abort marker"])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("position", "position + 1"), ("producer_id", "producer_id + 1"),
+        ("producer_epoch", "producer_epoch + 1"), ("sequence_round", "1"), ("sequence", "7"),
+        ("is_transactional", "0"), ("timestamp", "timestamp + 1"),
+        ("control", "iif(control = 'COMMIT', 'ABORT', 'COMMIT')"),
+    ],
+)  # fmt: skip
+def test_a_forged_marker_is_found_although_it_fits_its_checksum(
+    path: Path, kind: str, column: str, value: str
+) -> None:
+    terms = {**checksum._NAMES, "checksum": str(checksum.MARKER)}
+    with everything.changing(path) as connection:
+        (rowid,) = connection.execute(
+            f"SELECT max(rowid) FROM records WHERE {KINDS_OF_RECORDS[kind]}"
+        ).fetchone()
+        connection.execute(f"UPDATE records SET {column} = {value} WHERE rowid = ?", (rowid,))
+        forged = f"UPDATE records SET checksum = {checksum.stored(terms)} WHERE rowid = ?"
+        connection.execute(forged, (rowid,))
+    (problem,) = (found for found in problems(path) if found.startswith("records"))
+    name = "sequence" if column == "sequence_round" else column
+    assert ("a marker of time" if column == "timestamp" else f"{name} is ") in problem

@@ -112,7 +112,12 @@ def _event(member: ConsumerMember) -> ConsumerGroupMember:
 def _consumer_member(stored: dict[str, Any]) -> ConsumerMember:
     """Decode a member that an event or a row stores."""
     fields: dict[str, Any] = _DEFAULTS | stored
-    fields |= {name: _partitions(fields[name]) for name in _SHARES}
+    fields |= {
+        name: frozenset(
+            (topic, partition) for topic, numbers in fields[name] for partition in numbers
+        )
+        for name in _SHARES
+    }
     fields |= {name: tuple(fields[name]) for name in ("subscribed_topic_names", "matched")}
     fields["protocols"] = tuple((name, _bytes(data)) for name, data in fields["protocols"])
     return ConsumerMember(**fields | {"state": MemberState(fields["state"])})
@@ -123,10 +128,6 @@ def shares(partitions: Partitions) -> tuple[TopicShare, ...]:
     for topic, partition in sorted(partitions):
         by_topic[topic].append(partition)
     return tuple(TopicShare(topic, tuple(numbers)) for topic, numbers in by_topic.items())
-
-
-def _partitions(stored: Iterable[tuple[int, Iterable[int]]]) -> Partitions:
-    return frozenset((topic, partition) for topic, numbers in stored for partition in numbers)
 
 
 AnyGroup = Group | ConsumerGroup
