@@ -1,8 +1,6 @@
-"""Summarises a file for programs that watch many files, with a single connection.
-
-`eosdb.connect` creates a whole database object around a connection. A program that watches ten thousand
-files needs only the identity and content of each, and whether offsets that it stores elsewhere are still
-valid.
+"""Summarises a file for programs that watch ten thousand of them: its identity and content, and whether
+offsets that are stored elsewhere are still valid. One connection is enough; `eosdb.connect` creates a whole
+database object around it.
 """
 
 from __future__ import annotations

@@ -77,12 +77,12 @@ def offset_fetch(
 
 
 @prepares(requests.OffsetDelete)
-def offset_delete(core: Core, request: requests.OffsetDelete) -> Write[OffsetErrors]:
+def offset_delete(core: Core, request: requests.OffsetDelete) -> Write[OffsetErrors | None]:
     group_id = request.group_id
     check_given_group_id(group_id)
     tps = check_topic_partitions(request.partitions)
 
-    def delete(unit: Unit) -> OffsetErrors:
+    def delete(unit: Unit) -> OffsetErrors | None:
         core.authorizer.check(unit, "delete", "group", group_id)
         group = group_rows.load(unit, group_id)
         classic = None if isinstance(group, ConsumerGroup) else group
@@ -98,7 +98,7 @@ def offset_delete(core: Core, request: requests.OffsetDelete) -> Write[OffsetErr
         errors = group_offsets.judged(tps, check, each=request.each)
         left = group_offsets.passed(tps, errors)
         group_offsets.delete(unit, group_id, left, "deleted", core.clock.time_ms())
-        return errors
+        return errors if request.each else None
 
     return Write(delete)
 

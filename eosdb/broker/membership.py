@@ -23,6 +23,7 @@ from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.coordinator.presence import Presence
 from eosdb.log import topics as log_topics
 from eosdb.model import requests, validation
+from eosdb.model.config import INT32_MAX
 from eosdb.model.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     Subscription,
@@ -71,7 +72,7 @@ def join_group(core: Core, request: requests.JoinGroup) -> Write[JoinGroupResult
         request.rebalance_timeout_ms,
         tuple(
             (validation.check_name("protocol", n), validation.check_bytes("metadata", m))
-            for n, m in request.protocols
+            for n, m in validation.check_collection("protocols", request.protocols)
         ),
         client_host=request.client_host,
         owner_lock=request.owner_lock,
@@ -118,7 +119,7 @@ def _check_joining(core: Core, group_id: str, member: Member, protocol_type: str
             "(group_min_session_timeout_ms, group_max_session_timeout_ms)"
         )
     decisions.check_protocols_given(group_id, protocol_type, member.protocols)
-    validation.check_int("rebalance_timeout_ms", member.rebalance_timeout_ms, 1)
+    validation.check_int("rebalance_timeout_ms", member.rebalance_timeout_ms, 1, INT32_MAX)
     validation.check_int("owner_lock", member.owner_lock, 0)
 
 
@@ -144,9 +145,10 @@ def sync_group(core: Core, request: requests.SyncGroup) -> Write[SyncGroupResult
     member_id, generation_id = request.member_id, request.generation_id
     _check_names(request.group_id, member_id, request.group_instance_id)
     validation.check_int("generation_id", generation_id, -(2**31))
+    given = validation.check_mapping("assignments", request.assignments or {}, "member id")
     checked = {
         validation.check_name("member_id", name): validation.check_bytes("assignment", data)
-        for name, data in (request.assignments or {}).items()
+        for name, data in given.items()
     }
 
     def sync(unit: Unit) -> SyncGroupResult:
@@ -186,7 +188,8 @@ def heartbeat(core: Core, request: requests.Heartbeat) -> Write[None]:
 
 @prepares(requests.LeaveGroup)
 def leave_group(core: Core, request: requests.LeaveGroup) -> Write[None]:
-    ids = {request.member_ids} if isinstance(request.member_ids, str) else set(request.member_ids)
+    given = request.member_ids
+    ids = {given} if isinstance(given, str) else set(validation.check_texts("member_ids", given))
     for member_id in ids:
         _check_names(request.group_id, member_id, None)
 

@@ -1,8 +1,6 @@
 """A transaction over the user's own tables and the log: one that `Database.begin` opens, or the program's
-own (`join`).
-
-It is one unit of the file: authorised and recorded as events like any request, and visible as a whole
-after the commit. Kafka's transactions are not involved.
+own (`join`). It is one unit of the file, authorised and recorded as events like any request. Kafka's
+transactions are not involved.
 """
 
 from __future__ import annotations

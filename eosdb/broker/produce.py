@@ -20,6 +20,7 @@ from eosdb.log import partition_rows, scheduled, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.model import requests
 from eosdb.model.metrics import Metrics
+from eosdb.model.records.scheduling import HEADER
 from eosdb.model.validation import check_mapping, check_topic_partition, check_transactional_id
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
@@ -52,7 +53,9 @@ def produce(core: Core, request: requests.Produce) -> Write[dict[TopicPartition,
     check_mapping("batches", request.batches)
     for key, batch in request.batches.items():
         try:
-            prepared[check_topic_partition(key, SCHEDULED)] = prepare(batch, now)
+            checked = prepare(batch, now)
+            waits = checked.headers and all(HEADER in (text or "") for text in checked.headers)
+            prepared[check_topic_partition(key, SCHEDULED if waits else 0)] = checked
         except errors.ApiError as error:
             refused[key] = ProduceResult(error=error)
     producers = {

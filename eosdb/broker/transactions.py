@@ -242,13 +242,13 @@ def describe_transactions(
 
 @answers(requests.ListTransactions)
 def list_transactions(core: Core, request: requests.ListTransactions) -> list[TransactionListing]:
-    validation.check_texts("states", request.states)
-    for producer_id in validation.check_collection("producer_ids", request.producer_ids):
-        validation.check_int("producer_ids", producer_id, -INT64_MAX)
+    states = validation.check_texts("states", request.states)
+    given = validation.check_collection("producer_ids", request.producer_ids)
+    producer_ids = [validation.check_int("producer_ids", one, -INT64_MAX) for one in given]
     validation.check_int("duration_ms", request.duration_ms, -1)
     validation.check_name("transactional_id_pattern", request.transactional_id_pattern)
     conditions, values = ["1"], list[object]()
-    for column, wanted in (("state", request.states), ("producer_id", request.producer_ids)):
+    for column, wanted in (("state", states), ("producer_id", producer_ids)):
         if wanted:
             conditions.append(f"{column} IN ({', '.join('?' * len(wanted))})")
             values.extend(wanted)

@@ -143,24 +143,20 @@ class Authorizer:
 
     def check_idempotent_write(self, source: Source) -> None:
         """Require IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679)."""
-        if not (
-            self.allows(source, "idempotent_write", "cluster", CLUSTER)
-            or self.allows(source, "write", "topic", None)
-        ):
-            raise errors.ClusterAuthorizationFailedError(
-                f"{self.principal} needs idempotent_write on the cluster, or write on any topic; add "
-                "an ACL that allows one of them"
-            )
+        text = "idempotent_write on the cluster, or write on any topic"
+        self._check_any(
+            source, text, ("idempotent_write", "cluster", CLUSTER), ("write", "topic", None)
+        )
 
     def check_write_markers(self, source: Source) -> None:
         """Require ALTER (for administrators) or CLUSTER_ACTION (for brokers) on the cluster."""
-        if not (
-            self.allows(source, "alter", "cluster", CLUSTER)
-            or self.allows(source, "cluster_action", "cluster", CLUSTER)
-        ):
+        ways = ("alter", "cluster", CLUSTER), ("cluster_action", "cluster", CLUSTER)
+        self._check_any(source, "alter or cluster_action on the cluster", *ways)
+
+    def _check_any(self, source: Source, text: str, *ways: tuple[str, str, str | None]) -> None:
+        if not any(self.allows(source, *way) for way in ways):
             raise errors.ClusterAuthorizationFailedError(
-                f"{self.principal} needs alter or cluster_action on the cluster; add an ACL that "
-                "allows one of them"
+                f"{self.principal} needs {text}; add an ACL that allows one of them"
             )
 
 

@@ -1,8 +1,6 @@
 """Due work that no write has done yet: members with an ended session or a dead process, transactions past
-their time-out or without their owner.
-
-Readers write nothing, so they show groups as the next write will leave them, and name the due work. Readers
-and writes use the same functions to find due work.
+their time-out or without their owner. Readers show groups as the next write will leave them, and name the
+due work; they find it by the same functions as a write.
 """
 
 from __future__ import annotations

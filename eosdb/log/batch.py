@@ -16,7 +16,7 @@ from eosdb.log.checksum import content_sums
 from eosdb.model.config import INT32_MAX, INT64_MAX
 from eosdb.model.damage import parsed
 from eosdb.model.records.record_columns import RecordColumns
-from eosdb.model.validation import INT16_MAX, check_headers, check_int, shown
+from eosdb.model.validation import INT16_MAX, check_headers, check_int, check_timestamp, shown
 from eosdb.model.values import Header, Record, RecordBatch
 from eosdb.native import accelerator
 
@@ -151,7 +151,7 @@ def _refuse_payload(payload: list[bytes | None]) -> None:
 def _refuse_timestamps(timestamps: list[int]) -> None:
     for at, timestamp in enumerate(timestamps):
         try:
-            check_int("timestamp", timestamp, 0, INT64_MAX, InvalidTimestampError)
+            check_timestamp(timestamp)
         except InvalidTimestampError as error:
             error.records = [at]
             raise

@@ -194,9 +194,9 @@ class OffsetFetch(Request[dict[TopicPartition, OffsetAndMetadata | ApiError]]):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetDelete(Request[OffsetErrors]):
+class OffsetDelete(Request[OffsetErrors | None]):
     """Delete offsets of the group, including pending ones: all of them or none. With `each`, partitions are
-    independent, and each has None or its error.
+    independent, and the answer has for each None or its error.
 
     Raises GroupIdNotFoundError, InvalidGroupIdError, GroupSubscribedToTopicError while a member is
     subscribed to one of the topics, and NonEmptyGroupError while the group has members that are not

@@ -22,6 +22,7 @@ from eosdb.model.config import (
     timestamp_type,
     unknown_text,
 )
+from eosdb.model.validation import check_mapping
 from eosdb.model.values import TimestampType
 
 MOVING_TO: Final = "eosdb.moving.to"
@@ -248,7 +249,7 @@ def topic_overrides(config: Mapping[str, object] | None) -> dict[str, str]:
     """Return a topic's settings as the text to store. Raises InvalidConfigError for a name that is not
     text, or a value that is neither text nor a whole number."""
     out: dict[str, str] = {}
-    for name, value in (config or {}).items():
+    for name, value in check_mapping("config", config or {}, "setting", InvalidConfigError).items():
         if not isinstance(name, str) or not isinstance(value, str | int):
             raise InvalidConfigError(
                 f"topic setting {name!r}: got {value!r} ({type(value).__name__}), expected a whole number "
@@ -285,7 +286,8 @@ class ConfigChange(NamedTuple):
 def settings(config: Mapping[str, object | None]) -> list[ConfigChange]:
     """Return changes to these values; None resets a setting to the broker's value."""
     delete, put = ConfigOperation.DELETE, ConfigOperation.SET
-    return [ConfigChange(k, delete if v is None else put, v) for k, v in config.items()]
+    given = check_mapping("config", config, "setting", InvalidConfigError).items()
+    return [ConfigChange(str(k), delete if v is None else put, v) for k, v in given]
 
 
 def changed(

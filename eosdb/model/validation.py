@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from eosdb import errors
 from eosdb.model.config import INT32_MAX, INT64_MAX
@@ -54,20 +54,20 @@ def check_topic_partitions(tps: object, least: int = 0) -> list[TopicPartition]:
     return sorted({check_topic_partition(tp, least) for tp in check_collection("partitions", tps)})
 
 
-def check_collection(name: str, value: object) -> Iterable[object]:
+def check_collection(name: str, value: object) -> Iterable[Any]:
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return value
     raise errors.InvalidRequestError(f"{name}: got {shown(value)}, expected a collection")
 
 
-def check_mapping(name: str, value: object) -> Mapping[object, object]:
-    if type(value) is dict or isinstance(
-        value, Mapping
-    ):  # `type` first: an `isinstance` with an abstract class is slow.
+def check_mapping(
+    name: str, value: object, by: str = "TopicPartition",
+    error: type[errors.ApiError] = errors.InvalidRequestError,
+) -> Mapping[object, object]:  # fmt: skip
+    # `type` first: an `isinstance` with an abstract class is slow.
+    if type(value) is dict or isinstance(value, Mapping):
         return value
-    raise errors.InvalidRequestError(
-        f"{name}: got {shown(value)}, expected a mapping by TopicPartition"
-    )
+    raise error(f"{name}: got {shown(value)}, expected a mapping by {by}")
 
 
 def check_int(
@@ -78,6 +78,11 @@ def check_int(
     if (type(value) is int and low <= value <= high) or _is_int(value, low, high):
         return value
     raise error(f"{name}: got {shown(value)}, expected a whole number from {low} to {high}")
+
+
+def check_timestamp(given: object) -> None:
+    """Raises InvalidTimestampError unless the time is a whole number of ms."""
+    check_int("timestamp", given, 0, error=errors.InvalidTimestampError)
 
 
 def check_whole(name: str, value: object, low: int) -> None:

@@ -128,6 +128,17 @@ def calls() -> list[Any]:
         "describe", [None, "a", [5], [LONE], ["nobody"], 5], lambda b, v: b.describe_transactions(v)
     )
     add("duration", NUMBERS, lambda b, v: b.list_transactions(duration_ms=v))
+    add("states", [None, 5, "Ongoing", [5]], lambda b, v: b.list_transactions(states=v))
+    add("producers listed", [None, 5, ["1"]], lambda b, v: b.list_transactions(producer_ids=v))
+    add("leader epoch", [*NUMBERS, 2**31],
+        lambda b, v: b.offset_commit("g", {TP: OffsetAndMetadata(1, "", v)}))  # fmt: skip
+    add("protocols", [None, 5, "range", [("range", "m")], [(5, b"")]],
+        lambda b, v: b.join_group("g", protocols=v))  # fmt: skip
+    add("rebalance", [*NUMBERS, 0, 2**31],
+        lambda b, v: b.join_group("g", protocols=[("range", b"")], rebalance_timeout_ms=v))  # fmt: skip
+    add("assignments", [5, "m", [("m", b"")], {"m": "a"}, {5: b""}],
+        lambda b, v: b.sync_group("g", 1, "m", assignments=v))  # fmt: skip
+    add("members", [None, 5, [5]], lambda b, v: b.leave_group("g", v))
     add("delete before", [*NUMBERS, -2, 1], lambda b, v: b.delete_records(TP, v))
     add("delete tp", PARTITIONS, lambda b, v: b.delete_records(v, 0))
     add("offsets tp", PARTITIONS, lambda b, v: b.offsets(v))
@@ -157,6 +168,13 @@ def test_a_bad_argument(
         call(untouched.broker, value)
     assert len(str(raised.value)) > 10, what
     assert newest_position(untouched) in (before, before + 1), "at most an election"
+
+
+def test_a_filter_of_transactions_may_be_any_iterable(classic_db: eosdb.Database) -> None:
+    who = classic_db.broker.init_producer_id("a")
+    states, ids = iter(["Empty"]), (number for number in [who.producer_id])
+    (found,) = classic_db.broker.list_transactions(states, ids)  # type: ignore[arg-type]
+    assert found.transactional_id == "a"
 
 
 EMPTY_ID: list[Callable[[eosdb.Broker], object]] = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import eosdb
@@ -55,6 +57,17 @@ def test_a_setting_that_is_only_kept_is_checked_as_in_kafka(
 def test_a_name_that_kafka_does_not_know_is_refused(db: eosdb.Database) -> None:
     with pytest.raises(InvalidConfigError, match=r"unknown topic setting 'retention\.m'"):
         db.admin.create_topic("t", config={"retention.m": "1"})
+
+
+def test_settings_are_a_mapping(db: eosdb.Database) -> None:
+    db.admin.create_topic("t")
+    given: Any
+    for given in (5, "compact", [("cleanup.policy", "compact")]):
+        with pytest.raises(InvalidConfigError, match="expected a mapping"):
+            db.admin.create_topic("u", config=given)
+        with pytest.raises(InvalidConfigError, match="expected a mapping"):
+            db.admin.alter_topic_config("t", given)
+    assert db.admin.list_topics() == ["t"]
 
 
 def test_those_without_effect_are_named() -> None:

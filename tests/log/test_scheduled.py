@@ -532,13 +532,18 @@ def test_rights_on_the_topic_are_those_on_its_scheduled_records(db_path: Path) -
         assert waiting(admin) == ["a", "b"]
 
 
-def test_a_batch_without_the_header_goes_to_partition_0(
-    db: eosdb.Database, clock: ManualClock
+HEADER = ("__eosdb.scheduled", b"0")
+
+
+@pytest.mark.parametrize("headers", [[(), ()], [(HEADER,), ()], [(("h", b"1"),), (HEADER,)]])
+def test_a_record_without_the_header_finds_no_partition_minus_1(
+    db: eosdb.Database, headers: list[tuple[tuple[str, bytes], ...]]
 ) -> None:
-    batch = RecordBatch([Record(b"k", b"a", (), clock.time_ms() + 1), Record(None, b"b", (), 1)])
-    db.broker.append(TopicPartition("t", -1), batch)
-    clock.advance(1)
-    db.housekeeping()
-    assert {tuple(r) for r in db.query("SELECT partition, CAST(value AS TEXT) FROM committed_records")} == {
-        (0, "a"), (0, "b"),
-    }  # fmt: skip
+    """Before, a plain append to partition -1 was stored, and appeared in partition 0."""
+    batch = RecordBatch([Record(None, b"a", each) for each in headers])
+    for partition in (-1, -2):
+        with pytest.raises(eosdb.UnknownTopicOrPartitionError):
+            db.broker.append(TopicPartition("t", partition), batch)
+    result = db.broker.produce({TopicPartition("t", -1): batch})[TopicPartition("t", -1)]
+    assert isinstance(result.error, eosdb.UnknownTopicOrPartitionError)
+    assert waiting(db) == values(db) == []

@@ -1,8 +1,7 @@
 """How requests change a consumer group of the classic protocol: pure decisions over its frozen value.
 
-The rules are those of Kafka's ClassicGroup and GroupCoordinator, with one difference: no request blocks.
-The result of a join or sync that depends on other members is incomplete, and the member repeats the
-request.
+The rules are those of Kafka's ClassicGroup and GroupCoordinator, but no request blocks: the result of a
+join or sync that depends on other members is incomplete, and the member repeats the request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """How a group with members changes between the classic and the new protocol (KIP-848): pure decisions.
 
-A member of the new protocol that joins a classic group of consumers converts it. The classic members have
-to rejoin and then get the coordinator's assignment. When the last member of the new protocol leaves,
-the group becomes classic again.
+A member of the new protocol that joins a classic group of consumers converts it. The classic members rejoin
+and get the coordinator's assignment. When the last new member leaves, the group becomes classic again.
 """
 
 from __future__ import annotations

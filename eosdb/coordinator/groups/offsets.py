@@ -26,7 +26,7 @@ from eosdb.events.kinds import (
     TopicDeleted,
     TxnOffsetsCommitted,
 )
-from eosdb.model.config import BrokerConfig
+from eosdb.model.config import INT32_MAX, BrokerConfig
 from eosdb.model.requests import OffsetErrors
 from eosdb.model.validation import check_int, check_mapping, check_text, check_topic_partition
 from eosdb.model.values import GroupState, OffsetAndMetadata, TopicPartition
@@ -115,7 +115,7 @@ def check_offsets(
         if not isinstance(value, OffsetAndMetadata):
             raise InvalidRequestError(f"{tp}: got {value!r:.80}, expected OffsetAndMetadata")
         check_int(f"{tp}: offset", value.offset, lowest)
-        check_int(f"{tp}: leader_epoch", value.leader_epoch, -1)
+        check_int(f"{tp}: leader_epoch", value.leader_epoch, -1, INT32_MAX)
         check_text(f"{tp}: metadata", value.metadata)
         commits.append(OffsetCommit.of(tp, value))
     return tuple(commits)

@@ -288,7 +288,11 @@ def end(
         if current.state is prepare:
             raise ending(errors.ConcurrentTransactionsError, current)
         if current.state is not done:
-            raise _decided_otherwise(current, committed)
+            raise errors.InvalidTxnStateError(
+                f"{named(current)}: got {'commit' if committed else 'abort'}, but the transaction is in "
+                f"state {current.state.label}: its producer ended it the other way, it timed out, or "
+                "another producer asked for the id; that outcome stands"
+            )
         return None
     current = held_by(current, producer_id, producer_epoch, errors.ProducerFencedError)
     if current.transaction_version == EPOCH_PER_TRANSACTION and current.state.is_decided:
@@ -340,14 +344,6 @@ def _decided(
         transaction_version=version,
         start_time_ms=start,
         last_update_time_ms=now_ms,
-    )
-
-
-def _decided_otherwise(current: TransactionMetadata, committed: bool) -> errors.ApiError:
-    return errors.InvalidTxnStateError(
-        f"{named(current)}: got {'commit' if committed else 'abort'}, but the transaction is in state "
-        f"{current.state.label}: its producer ended it the other way, it timed out, or another producer "
-        "asked for the id; that outcome stands"
     )
 
 
