@@ -325,7 +325,9 @@ class AsyncDatabase(Proxy[Database]):
         await outlived(self._begin_to_close())
 
     def _begin_to_close(self) -> asyncio.Future[None]:
-        if self._closed is None or _was_cut_off(self._closed):
+        last = self._closed
+        is_over = last is not None and last.done() and not last.cancelled()
+        if last is None or (is_over and isinstance(last.exception(), MemoryError)):
             users: list[Future[Any]] = [
                 consumer.begin_to_stop() for consumer in list(self._consumers)
             ]
@@ -337,8 +339,8 @@ class AsyncDatabase(Proxy[Database]):
             users += [writer.emptied() for writer in list(self._writers)]
             self._home.is_closed = True
             # This must be the last call in the queue, because it closes the database.
-            self._closed = self._writer.call(Caller(), partial(self._close, users))
-        return self._closed
+            last = self._closed = self._writer.call(Caller(), partial(self._close, users))
+        return last
 
     def _close(self, users: list[Future[Any]]) -> None:
         for stopped in users:
@@ -368,10 +370,6 @@ class AsyncDatabase(Proxy[Database]):
 
     def __repr__(self) -> str:
         return f"<eosdb.aio.AsyncDatabase {self.path!r} {'closed' if self._closed else 'open'}>"
-
-
-def _was_cut_off(closed: asyncio.Future[None]) -> bool:
-    return closed.done() and not closed.cancelled() and isinstance(closed.exception(), MemoryError)
 
 
 class Opening(AbstractAsyncContextManager[AsyncDatabase, None]):

@@ -37,10 +37,15 @@ def keywords_of(source: Callable[..., object]) -> Callable[[F], F]:
 
 
 def checked_settings(kind: type[T], what: str, config: Mapping[str, Any]) -> T:
-    """Build the dataclass `kind`. `what` names it in errors. Raises ConfigError for unknown names."""
-    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    if unknown := [name for name in config if name not in names]:
-        raise ConfigError(unknown_text(what, unknown, names))
+    """Build the dataclass `kind`. `what` names it in errors. Raises ConfigError."""
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    if unknown := [name for name in config if name not in defaults]:
+        raise ConfigError(unknown_text(what, unknown, defaults))
+    for name, given in config.items():
+        if isinstance(defaults[name], bool) and not isinstance(given, bool):
+            raise ConfigError(f"{name}: got {given!r}, expected True or False")
+        if name.endswith("serializer") and given is not None and not callable(given):
+            raise ConfigError(f"{name}: got {given!r}, expected a function or None")
     return kind(**config)
 
 

@@ -112,11 +112,6 @@ def _sticky_user_data(held: Subscription) -> bytes | None:
     return encode_partitions(held.owned) + _GENERATION.pack(held.generation_id)
 
 
-def _cooperative_user_data(held: Subscription) -> bytes | None:
-    """Encode only the generation; the owned partitions are in the subscription."""
-    return None if held.generation_id < 0 else _GENERATION.pack(held.generation_id)
-
-
 def _sticky_claims(told: Subscription) -> Subscription:
     """Return the subscription with the partitions and generation of its user data; with none if that
     cannot be decoded."""
@@ -153,7 +148,8 @@ ASSIGNORS: Final[dict[str, Assignor]] = {
             "cooperative-sticky",
             assign_uniformly,
             True,
-            _cooperative_user_data,
+            # Only the generation; the owned partitions are in the subscription.
+            lambda held: None if held.generation_id < 0 else _GENERATION.pack(held.generation_id),
             _cooperative_claims,
         ),
     )

@@ -26,6 +26,7 @@ from eosdb.model.metrics import Metrics
 from eosdb.model.records.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import Lag
 from eosdb.model.requests import DataVersion, ListOffsets, OffsetCommit, Topic, TopicPartitions
+from eosdb.model.validation import check_topic_partitions
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -292,7 +293,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         Under read_committed, waits while an open transaction holds offsets of these partitions (KIP-447).
         """
         self._check_open()
-        tps = list(partitions)
+        tps = check_topic_partitions(partitions)
         deadline = self._clock.monotonic_ms() + self._settings.default_api_timeout_ms
         version = self._broker.ask(DataVersion())
         while True:

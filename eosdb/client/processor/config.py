@@ -93,8 +93,6 @@ class ProcessorSettings:
     """Further settings of the producer. Here transaction_timeout_ms defaults to 10_000."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.batch, bool):
-            raise ConfigError(f"batch: got {self.batch!r}, expected True or False")
         check_whole("max_batch", self.max_batch, 1)
         check_whole("workers", self.workers, 1)
         if self.batch and self.workers > 1:

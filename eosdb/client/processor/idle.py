@@ -1,5 +1,4 @@
-"""Decides when a processor is idle: when its whole group has read everything. Its own partitions are not
-enough.
+"""Decides when a processor is idle: when its whole group, not only its own partitions, has read everything.
 
 A hanging member keeps its partitions until its session ends, and an open transaction holds its offsets
 until it ends. A processor that returned earlier would leave their records unread.

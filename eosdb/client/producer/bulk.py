@@ -1,5 +1,4 @@
-"""Sends an iterable in bulk: its pieces become columns, the columns go into batches, and `SentRecords` has
-the results.
+"""Sends an iterable in bulk: pieces become columns, columns go into batches; `SentRecords` has the results.
 
 A column is checked as a whole where possible (all bytes, all text), and only a serializer needs a call for
 each record. So a record costs some calls into C and no object. The pieces fill the same batches as `send`
@@ -23,7 +22,7 @@ from eosdb.model.clock import due_ms
 from eosdb.model.records.record_columns import piece_length
 from eosdb.model.records.scheduling import as_waiting
 from eosdb.model.records.serializing import Serializer, as_far_as_it_goes, serialized
-from eosdb.model.validation import as_headers, shown
+from eosdb.model.validation import as_headers, check_timestamp, shown
 from eosdb.model.values import Header, ProducerRecord, TopicPartition
 
 Sendable: TypeAlias = "ProducerRecord | tuple[Any, Any] | Any"
@@ -99,6 +98,9 @@ def _columns(given: Sequence[Any], topic: str, settings: ProducerSettings) -> Co
         _sizes(values, keys, headers),
         _given([None if r.deliver_at is None else due_ms(r.deliver_at) for r in records]),
     )
+    for timestamp in columns.timestamps:
+        if timestamp is not None:
+            check_timestamp(timestamp)
     largest = max(columns.sizes, default=0)
     if largest > settings.max_request_size:
         raise too_large(largest, settings.max_request_size)

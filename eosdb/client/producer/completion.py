@@ -1,9 +1,8 @@
 """Completes batches from the broker's responses: stored, sent again, split or failed, with the effect on
 later sequences.
 
-The rules are those of Kafka's Sender.completeBatch and TransactionManager (KIP-360), with one stricter
-rule: a batch that may be stored under one identity is never sent under another, because it could be stored
-twice.
+The rules are Kafka's (Sender.completeBatch and TransactionManager, KIP-360), but a batch that may be stored
+under one identity is never sent under another, because it could be stored twice.
 """
 
 from __future__ import annotations

@@ -95,13 +95,13 @@ class PartitionChooser:
         return batch
 
     def _given(self, topic_state: _Topic, topic: str, partition: int) -> int:
-        if not (isinstance(partition, int) and 0 <= partition < topic_state.count):
+        if not (type(partition) is int and 0 <= partition < topic_state.count):
             self._look_again(topic_state, topic, partition)
         return partition
 
     def _by_key(self, topic: _Topic, key: bytes) -> int:
         number = self._partitioner(key, topic.count)
-        if not 0 <= number < topic.count:
+        if not (type(number) is int and 0 <= number < topic.count):
             raise ConfigError(
                 f"partitioner: got partition {number!r}, expected one from 0 to {topic.count - 1}"
             )
@@ -149,7 +149,7 @@ class PartitionChooser:
     def _look_again(self, topic_state: _Topic, topic: str, partition: object) -> None:
         """Look the topic up again: partitions may have been added."""
         count = topic_state.count = max(self._ask(topic), topic_state.count)
-        if not (isinstance(partition, int) and 0 <= partition < count):
+        if not (type(partition) is int and 0 <= partition < count):
             raise UnknownTopicOrPartitionError(
                 f"topic {topic!r} has partitions 0 to {count - 1}, got {partition!r}"
             )

@@ -3,8 +3,7 @@
 By default requests are sent inline, in the caller's thread. Outside a transaction with `linger_ms=0`, a
 record has been sent when `send` returns, and is stored if the transport is direct. Inside a transaction,
 records gather in batches, which are sent when the buffer is full, at `flush`, at the end of the
-transaction, or when `result()` of a future is called. With `linger_ms` a background thread sends lingering
-batches.
+transaction, or when `result()` of a future is called. With `linger_ms` a background thread sends them.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from eosdb.model.metrics import Metrics
 from eosdb.model.records.scheduling import as_waiting
 from eosdb.model.records.serializing import serialized
 from eosdb.model.requests import Produce
-from eosdb.model.validation import as_headers
+from eosdb.model.validation import as_headers, check_timestamp
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     Header,
@@ -224,6 +223,8 @@ class Producer(Closeable):
             if headers:
                 pairs = as_headers(headers)
                 size += sum(len(name) + len(data or b"") for name, data in pairs)
+            if timestamp is not None:
+                check_timestamp(timestamp)
             with self._lock:
                 if self._closed or not self._manager.may_send:
                     self._refuse_to_send()

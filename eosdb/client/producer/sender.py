@@ -89,8 +89,8 @@ class Sender:
         """The request for an identity, without transactions."""
         self._completion = BatchCompletion(manager, accumulator, metrics)
         self._on_the_way: list[ProduceRequest] = []
-        self._fire_and_forget = str(settings.acks).strip() == "0"
-        self._acks = settings.acks if isinstance(settings.acks, int) else settings.acks.strip()
+        self._acks = str(settings.acks).strip().lower()
+        self._fire_and_forget = self._acks == "0"
         self._turn: Turn | None = None
         """The turn whose answers an interrupt has left unhandled."""
         self._is_running = False

@@ -87,12 +87,9 @@ class ProducerSettings:
             ("retries", 0), ("max_in_flight_requests_per_connection", 1), ("linger_ms", 0),
             ("batch_size", 0), ("delivery_timeout_ms", 0), ("request_timeout_ms", 0),
             ("retry_backoff_ms", 0), ("max_block_ms", 0), ("max_request_size", 0),
+            ("transaction_timeout_ms", -(2**31)),  # The coordinator knows the range.
         ):  # fmt: skip
             check_whole(name, getattr(self, name), low)
-        if not isinstance(self.transaction_timeout_ms, int):
-            raise ConfigError(
-                f"transaction_timeout_ms: got {self.transaction_timeout_ms!r}, expected milliseconds"
-            )
         if self.transactional_id is not None and (
             not isinstance(self.transactional_id, str) or not self.transactional_id
         ):

@@ -68,8 +68,6 @@ class RelaySettings:
             raise ConfigError("name: got no text, expected a name for the relay such as 'relay'")
         if self.topics is not None:
             object.__setattr__(self, "topics", tuple(validation.check_texts("topics", self.topics)))
-        if not isinstance(self.create_topics, bool):
-            raise ConfigError(f"create_topics: got {self.create_topics!r}, expected True or False")
         validation.check_choice("too_large", self.too_large, *TOO_LARGE)
         validation.check_choice("on_gap", self.on_gap, *ON_GAP)
         validation.check_topic_name(self.positions_topic)

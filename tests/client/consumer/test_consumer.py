@@ -289,12 +289,24 @@ def test_waiting_ends_with_the_timeout(db: eosdb.Database, clock: ManualClock) -
         {"max_poll_records": 0},
         {"heartbeat_interval_ms": 45_000},
         {"fetch_min_bytes": 1},
+        {"enable_auto_commit": "no"},
+        {"value_deserializer": "utf-8"},
         {"group_id": ""},
     ],
 )
 def test_bad_settings_are_refused(db: eosdb.Database, config: dict[str, Any]) -> None:
     with pytest.raises(eosdb.ConfigError):
         db.consumer(**config)
+
+
+def test_a_single_partition_is_no_collection_of_them(db: eosdb.Database) -> None:
+    """A TopicPartition is a tuple, so its topic and its number were looked up, and nothing was found."""
+    consumer, given = db.consumer("g"), TopicPartition("t", 0)
+    db.broker.offset_commit("g", {given: OffsetAndMetadata(1)})
+    for bad in (given, ["t"], [TopicPartition("t", -1)]):
+        with pytest.raises(eosdb.UnknownTopicOrPartitionError):
+            consumer.committed(bad)  # type: ignore[arg-type]
+    assert consumer.committed([given]) == {given: OffsetAndMetadata(1)}
 
 
 def test_calls_out_of_order(db: eosdb.Database) -> None:

@@ -42,6 +42,10 @@ def _topic(db: eosdb.Database) -> None:
         ({"delivery_timeout_ms": 29_999}, "delivery_timeout_ms"),
         ({"batch_size": -1}, "batch_size"),
         ({"linger_ms": "soon"}, "linger_ms"),
+        ({"transaction_timeout_ms": "1"}, "transaction_timeout_ms"),
+        ({"enable_idempotence": None}, "enable_idempotence"),
+        ({"enable_idempotence": "false"}, "enable_idempotence"),
+        ({"value_serializer": "utf-8"}, "value_serializer"),
         ({"compression": "zstd"}, "compression"),
     ],
 )
@@ -158,6 +162,24 @@ def test_a_serializer_that_returns_something_else_is_named(db: eosdb.Database) -
     ):
         producer.send_many("t", [5])
     assert db.broker.offsets(TP).log_end_offset == 0
+
+
+@each("acks", ["all", "ALL", " All ", -1, "-1"])
+def test_acks_may_be_spelled_as_in_kafka(db: eosdb.Database, acks: str | int) -> None:
+    assert db.producer(acks=acks).send("t", b"v").exception() is None
+
+
+def test_a_bad_timestamp_fails_at_its_own_send_and_not_the_records_beside_it(
+    db: eosdb.Database,
+) -> None:
+    producer = db.producer(linger_ms=1_000)
+    first = producer.send("t", b"1")
+    for timestamp in (-1, 1.5, "now", True, 2**63):
+        with pytest.raises(eosdb.errors.InvalidTimestampError):
+            producer.send("t", b"v", timestamp=timestamp)  # type: ignore[arg-type]
+    second = producer.send("t", b"2")
+    producer.flush()
+    assert [future.result().offset for future in (first, second)] == [0, 1]
 
 
 def test_a_partition_that_was_added_is_found(db: eosdb.Database) -> None:

@@ -83,6 +83,15 @@ REFUSED: list[object] = [
         lambda p: p.send("t", b"v", partition="0"), errors.UnknownTopicOrPartitionError, id="text"
     ),
     pytest.param(
+        lambda p: p.send("t", b"v", partition=True), errors.UnknownTopicOrPartitionError, id="True"
+    ),
+    pytest.param(
+        lambda p: p.send("t", b"v", timestamp=-1), errors.InvalidTimestampError, id="before 1970"
+    ),
+    pytest.param(
+        lambda p: p.send("t", b"v", timestamp=1.5, deliver_at=1), errors.InvalidTimestampError, id="1.5"
+    ),
+    pytest.param(
         lambda p: p.send("denied", b"v"), errors.TopicAuthorizationFailedError, id="denied topic"
     ),
     pytest.param(lambda p: p.send("t", LONE), errors.InvalidRecordError, id="value without UTF-8"),

@@ -239,10 +239,14 @@ REFUSED: list[object] = [
         ProducerRecord(headers=((1, b""),)),  # type: ignore[arg-type]
         errors.InvalidRecordError, "ABORTABLE_ERROR", id="header",
     ),
+    pytest.param(
+        ProducerRecord(timestamp=-1), errors.InvalidTimestampError, "ABORTABLE_ERROR", id="timestamp"
+    ),
     pytest.param((b"bad", b"v"), errors.ConfigError, "IN_TRANSACTION", id="partitioner's choice"),
+    pytest.param((b"no", b"v"), errors.ConfigError, "IN_TRANSACTION", id="partitioner's False"),
     pytest.param((b"worse", b"v"), KeyError, "IN_TRANSACTION", id="partitioner's error"),
 ]  # fmt: skip
-CHOICES = {b"bad": 1, b"k": 0}
+CHOICES = {b"bad": 1, b"no": False, b"k": 0}
 
 
 @pytest.mark.parametrize(("record", "error", "state"), REFUSED)
