@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Final, Never, Self, TypeAlias, Unpack, get_args
 
 from eosdb.admin import outcome
 from eosdb.admin.admin import Admin
@@ -114,9 +114,13 @@ def connect(
         raise ConfigError("adopt=True: adopting a file writes it; open it without read_only=True")
     if config is not None and not isinstance(config, BrokerConfig):
         raise ConfigError(f"config: got {config!r}, expected a BrokerConfig")
+    clock = SystemClock() if clock is None else clock
+    if not isinstance(clock, Clock):
+        raise ConfigError(f"clock: got {clock!r}, expected a Clock, such as SystemClock()")
+    validation.check_whole("clock.time_ms()", clock.time_ms(), 0)
     return Database(
         validation.check_file("path", path),
-        clock or SystemClock(),
+        clock,
         durability,
         read_only,
         validation.check_text("principal", principal, ConfigError),
@@ -473,6 +477,7 @@ class Database(Closeable):
         """Return the counters of this object since it was opened: requests and their time by name, records
         and bytes in, repeated batches, errors by name, commits and fsyncs of SQLite; and rates over the
         last minute."""
+        self._store.check_open()
         return {**self._core.metrics.snapshot(), **self._core.store.timings.counts()}
 
     def metrics_text(self) -> str:
@@ -485,6 +490,10 @@ class Database(Closeable):
 
         of_process = exposition.of_process(self.metrics(), self._core.store.timings.times())
         return exposition.written([*of_process, *exposition.of_file(self.admin.overview())])
+
+    def __enter__(self) -> Self:
+        self._store.check_open()
+        return self
 
     def close(self) -> None:
         """Take a final snapshot and release the file. Idempotent; after an interrupt, call it again."""

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from operator import index
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from eosdb.errors import InvalidTimestampError
@@ -60,7 +61,7 @@ class ManualClock:
     """A clock for tests: it moves only by `advance`, and by the waits of the tested code."""
 
     def __init__(self, start_ms: int = 0) -> None:
-        self._now_ms = start_ms
+        self._now_ms = index(start_ms)
         self._lock = threading.Lock()
 
     def time_ms(self) -> int:
@@ -72,11 +73,11 @@ class ManualClock:
         return self._now_ms
 
     def advance(self, ms: int) -> None:
-        """Move the clock forward. Raises ValueError when `ms` is negative."""
+        """Move the clock forward. Raises ValueError for a negative `ms`, TypeError unless it is whole."""
         if ms < 0:
             raise ValueError(f"a clock only moves forward, got {ms} ms")
         with self._lock:
-            self._now_ms += ms
+            self._now_ms += index(ms)
 
     def sleep_ms(self, ms: int) -> None:
         """Advance the clock by `ms`, so that a wait needs no other thread."""

@@ -306,6 +306,8 @@ def test_a_closed_database_says_so(db_path: Path) -> None:
         lambda: db.engine,
         lambda: db.query("SELECT 1"),
         lambda: db.info(),
+        lambda: db.metrics(),
+        lambda: db.__enter__(),
     ):
         with pytest.raises(eosdb.DatabaseClosedError):
             call()
@@ -315,6 +317,31 @@ def test_a_closed_database_says_so(db_path: Path) -> None:
 def test_a_closed_database_leaves_one_file_and_the_lock_beside_it(db_path: Path) -> None:
     full(db_path)
     assert sorted(os.listdir(db_path.parent)) == sorted(db_path.name + end for end in ("", *LOCKS))
+
+
+class Seconds(eosdb.SystemClock):
+    def time_ms(self) -> float:  # type: ignore[override]
+        return 1.7e12
+
+
+@pytest.mark.parametrize("clock", [5, object(), Seconds(), eosdb.ManualClock(-1)])
+def test_a_clock_that_is_none_is_refused_before_a_file_is_made(db_path: Path, clock: Any) -> None:
+    with pytest.raises(eosdb.ConfigError, match="clock"):
+        eosdb.connect(db_path, clock=clock)
+    assert not db_path.exists()
+
+
+def test_a_manual_clock_counts_whole_milliseconds() -> None:
+    """With 500.0 the checksums of events were those of another text than the file had."""
+    clock = eosdb.ManualClock(1)
+    for ms in (500.0, 0.5):
+        with pytest.raises(TypeError):
+            clock.advance(ms)  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            eosdb.ManualClock(ms)  # type: ignore[arg-type]
+    assert (clock.time_ms(), clock.monotonic_ms()) == (1, 1)
+    clock.advance(2)
+    assert (clock.time_ms(), clock.monotonic_ms()) == (3, 3)
 
 
 def test_memory_is_a_database_like_any_other() -> None:
