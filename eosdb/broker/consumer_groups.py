@@ -1,8 +1,6 @@
-"""The requests of groups whose partitions the coordinator assigns (KIP-848): ConsumerGroupHeartbeat and
-ConsumerGroupDescribe.
+"""The heartbeats and descriptions of groups whose partitions the coordinator assigns (KIP-848).
 
-A heartbeat is one unit: validate, decide (`groups.consumer_decisions`), record, renew the member's
-session. It is answered at once.
+A heartbeat is one unit, answered at once: validate, decide (`consumer_decisions`), record, renew the lease.
 """
 
 from __future__ import annotations
