@@ -193,9 +193,12 @@ def test_retries_hold_only_their_key_and_come_before_what_is_behind(
 ) -> None:
     tried: list[str] = []
     failing = fails_for(b"a1")
+    is_seen = threading.Event()
 
     def handle(record: ConsumerRecord) -> bytes:
         tried.append(record.value.decode())
+        if tried[-1] == "a1" and tried.count("a1") == 2:
+            assert is_seen.wait(PATIENCE_S)
         return failing(record)
 
     send(timed, *keyed("a1", "a2", "b1", "-1"))
@@ -203,6 +206,7 @@ def test_retries_hold_only_their_key_and_come_before_what_is_behind(
     with running(timed, handle, workers=2, **settings):
         eventually(lambda: committed(timed)[1] == "eosdb 4 1")
         assert "a2" not in tried
+        is_seen.set()
         eventually(lambda: committed(timed) == (4, ""))
     assert [each for each in tried if each[0] == "a"] == ["a1", "a1", "a2"]
     assert values(timed, "dead") == [b"a1"]

@@ -104,12 +104,16 @@ def test_a_program_that_is_just_closing_the_file_is_waited_for(
 ) -> None:
     monkeypatch.setattr(migrate, "_ALONE_WITHIN_MS", 600_000)
     path = Path(shutil.copy(schema_file(SCHEMA_VERSION - 1), tmp_path / "old.db"))
+    is_told = False
 
     def connect(*args: Any, **options: Any) -> sqlite3.Connection:
         """The holder is told to end when the upgrade begins, which it finds open or just closed."""
-        assert holder.stdin is not None
-        holder.stdin.write("end\n")
-        holder.stdin.flush()
+        nonlocal is_told
+        if not is_told:
+            is_told = True
+            assert holder.stdin is not None
+            holder.stdin.write("end\n")
+            holder.stdin.flush()
         return opened(*args, **options)
 
     with hold(path, "another program") as holder:
