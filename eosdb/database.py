@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, Never, Self, TypeAlias, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, Unpack, get_args
 
 from eosdb.admin import outcome
 from eosdb.admin.admin import Admin
@@ -490,10 +490,6 @@ class Database(Closeable):
 
         of_process = exposition.of_process(self.metrics(), self._core.store.timings.times())
         return exposition.written([*of_process, *exposition.of_file(self.admin.overview())])
-
-    def __enter__(self) -> Self:
-        self._store.check_open()
-        return self
 
     def close(self) -> None:
         """Take a final snapshot and release the file. Idempotent; after an interrupt, call it again."""

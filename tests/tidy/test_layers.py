@@ -78,7 +78,7 @@ TIERS = {
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
     "engine": 33_268,
-    "clients": 10_392,
+    "clients": 10_388,
     "wire": 5_622,
     "testing": 3_177,
     "integrations": 7_340,

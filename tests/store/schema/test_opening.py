@@ -307,7 +307,6 @@ def test_a_closed_database_says_so(db_path: Path) -> None:
         lambda: db.query("SELECT 1"),
         lambda: db.info(),
         lambda: db.metrics(),
-        lambda: db.__enter__(),
     ):
         with pytest.raises(eosdb.DatabaseClosedError):
             call()
