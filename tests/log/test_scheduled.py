@@ -122,6 +122,16 @@ def test_it_goes_where_its_key_would_have_gone(
     assert tuple(row) == (expected,)
 
 
+def test_a_record_without_a_key_after_it_is_not_scheduled(db: eosdb.Database) -> None:
+    with contextlib.closing(db.producer(transactional_id="p")) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("t", "later", partition=1, deliver_at=db.clock.time_ms() + SECOND)
+            future = producer.send("t", "now")
+    assert future.result().partition >= 0
+    assert (waiting(db), values(db)) == (["later"], ["now"])
+
+
 def test_due_ones_enter_in_the_order_of_their_times_and_equals_as_sent(
     db: eosdb.Database, clock: ManualClock
 ) -> None:

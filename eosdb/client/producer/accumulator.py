@@ -79,8 +79,20 @@ class ProducerBatch:
         timestamp: int | None,
         size: int,
     ) -> ProduceFuture:
-        future = ProduceFuture(self, len(self.records.timestamps))
-        self.records.append(key, value, headers, timestamp)
+        """Append a record. This is atomic even if a signal raises or memory runs out: `timestamps`, which
+        determines the length, is extended last, without a call in between (decisions/0018)."""
+        records = self.records
+        future: ProduceFuture = ProduceFuture()
+        payload, timestamps, index = records.payload, records.timestamps, len(records.timestamps)
+        future._batch, future._index = self, index
+        if headers or records.headers:
+            records.lay_headers((headers,) if headers else (), index)
+        try:
+            payload += (key, value)
+            timestamps += (timestamp,)
+        except MemoryError:
+            records.cut(index)
+            raise
         self.size += size
         return future
 
@@ -107,15 +119,12 @@ class ProducerBatch:
             ProducerBatch(self.tp, self.created_ms, self.drive),
             ProducerBatch(self.tp, self.created_ms, self.drive),
         )
-        for half, records in zip(
-            halves, (self.records[:middle], self.records[middle:]), strict=True
-        ):
-            half.records = records
-            half.size = self.size * len(records) // len(self.records)
+        for half, begin, end in zip(halves, (0, middle), (middle, len(self.records)), strict=True):
+            half.records = self.records[begin:end]
+            half.size = self.size * (end - begin) // len(self.records)
             half.attempts = self.attempts
-        if self.identity is not None:
-            halves[0].identity, halves[0].serial = self.identity, self.serial
-            halves[1].identity, halves[1].serial = self.identity, self.serial + middle
+            if self.identity is not None:
+                half.identity, half.serial = self.identity, self.serial + begin
         self.parts = halves
         for future, call in self.callbacks:
             future.place()[0].callbacks.append((future, call))
@@ -149,9 +158,10 @@ class ProduceFuture(Future[RecordMetadata]):
     __slots__ = ("_batch", "_index")
 
     # decisions/0006: most futures need only `result`, so other attributes are created at first use.
-    def __init__(self, batch: ProducerBatch, index: int) -> None:
-        self._batch = batch
-        self._index = index
+    # `ProducerBatch.append` sets these: with an `__init__` of its own, a future would cost twice as much.
+    _batch: ProducerBatch
+    _index: int
+    __init__ = object.__init__
 
     def __getattr__(self, name: str) -> Any:
         """Create the attributes of a `concurrent.futures.Future` when one is first used."""
@@ -253,23 +263,18 @@ class RecordAccumulator:
         """The maximum size of a batch in bytes: `batch_size`, or more with a direct transport, so that
         all waiting records of a partition form one batch."""
         self._waiting: dict[TopicPartition, deque[ProducerBatch]] = {}
-        self._count = 0
         self.buffered_bytes = 0
 
     def new_batch(self, tp: TopicPartition, clock: Clock, drive: Drive) -> ProducerBatch:
         """Return a new last batch of the partition; its other batches take no more records."""
-        queue = self._waiting.get(tp)
-        if queue is None:
-            queue = self._waiting[tp] = deque()
-        elif queue:
+        queue = self._waiting.setdefault(tp, deque())
+        if queue:
             if queue[-1].is_filling and not queue[-1].records:
                 return queue[-1]  # An interrupt left this batch empty; use it.
             queue[-1].is_filling = False
         batch = ProducerBatch(tp, clock.monotonic_ms(), drive)
         batch.is_filling = True
-        # The next lines call nothing, so no signal can separate the changes (decisions/0018).
-        queue += (batch,)
-        self._count += 1
+        queue += (batch,)  # Not `append`: no call, so no signal comes before it (decisions/0018).
         return batch
 
     def queues(self) -> list[tuple[TopicPartition, deque[ProducerBatch]]]:
@@ -277,7 +282,6 @@ class RecordAccumulator:
 
     def take_first(self, tp: TopicPartition) -> ProducerBatch:
         batch = self._waiting[tp].popleft()
-        self._count -= 1
         batch.is_filling = False
         self.buffered_bytes -= batch.size
         return batch
@@ -286,7 +290,6 @@ class RecordAccumulator:
         """Return a batch to its place in the queue: by sequence, before batches without one."""
         queue = self._waiting.setdefault(batch.tp, deque())
         self.buffered_bytes += batch.size
-        self._count += 1
         place = 0
         if batch.serial >= 0:
             while place < len(queue) and 0 <= queue[place].serial < batch.serial:
@@ -297,7 +300,6 @@ class RecordAccumulator:
         queue = self._waiting.get(batch.tp)
         if queue is not None and batch in queue:
             queue.remove(batch)
-            self._count -= 1
             batch.is_filling = False
             self.buffered_bytes -= batch.size
 
@@ -306,9 +308,8 @@ class RecordAccumulator:
         return [batch for queue in self._waiting.values() for batch in queue]
 
     def recount(self) -> None:
-        """Recompute the counts, after an interrupt between a change and its count."""
-        self._count = sum(map(len, self._waiting.values()))
+        """Recompute the bytes, after an interrupt between a change and its count."""
         self.buffered_bytes = sum(batch.size for batch in self.waiting())
 
     def __bool__(self) -> bool:
-        return self._count > 0
+        return any(self._waiting.values())

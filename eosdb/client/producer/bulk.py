@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -32,8 +31,7 @@ _BYTES: Final = frozenset({bytes, type(None)})
 _PAIR: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """Records column by column. A column of only None, or without headers, is empty."""
 
     values: Sequence[bytes | None]
@@ -44,13 +42,11 @@ class Columns:
     sizes: Sequence[int]
     due: Sequence[int | None]
     """When a scheduled record is due; None for the others."""
+    numbers: Sequence[int] = ()
+    """The indexes of the records in the iterable, once they have times and partitions."""
 
     def pick(self, places: Sequence[int]) -> Columns:
-        columns: tuple[Sequence[Any], ...] = (
-            self.values, self.keys, self.headers, self.timestamps, self.partitions, self.sizes,
-            self.due,
-        )  # fmt: skip
-        return Columns(*([column[i] for i in places] if column else () for column in columns))
+        return Columns._make([column[i] for i in places] if column else () for column in self)
 
     def scheduled(self, chosen: list[int]) -> tuple[Columns, list[int]]:
         """The columns and the partitions, with scheduled records as they are stored until they are due."""
@@ -60,7 +56,7 @@ class Columns:
         for at, (own, due) in enumerate(zip(chosen, self.due)):  # noqa: B905
             if due is not None:
                 headers[at], times[at], places[at] = as_waiting(headers[at], times[at], own, due)
-        return replace(self, headers=headers, timestamps=times), places
+        return self._replace(headers=headers, timestamps=times), places
 
 
 def lay_out(
@@ -87,7 +83,8 @@ def _columns(given: Sequence[Any], topic: str, settings: ProducerSettings) -> Co
         keys = [record.key for record in records]
         values = [record.value for record in records]
     keys = _serialized("key", keys, settings.key_serializer)
-    values = _serialized("value", values, settings.value_serializer)
+    if not (values is given and kinds <= _BYTES and settings.value_serializer is None):
+        values = _serialized("value", values, settings.value_serializer)
     headers = [as_headers(record.headers) if record.headers else () for record in records]
     columns = Columns(
         values,
@@ -217,7 +214,7 @@ class SentRecords:
         batch: ProducerBatch,
         size: int,
         payload: Sequence[bytes | None],
-        timestamps: Sequence[int],
+        timestamps: Sequence[int | None],
         headers: Sequence[Sequence[Header]],
         numbers: Sequence[int],
     ) -> None:
@@ -312,39 +309,25 @@ class Pieces:
         self._count = piece_length(self._count, size, _PIECE_RECORDS, _PIECE_BYTES)
 
 
-class _Share:
-    def __init__(
-        self, partition: int, columns: Columns, places: Sequence[int], first: int, now_ms: int
-    ) -> None:
-        self.partition: Final = partition
-        self.sizes: Final = columns.sizes
-        self._columns = columns
-        self._numbers = (
-            range(first, first + len(places))
-            if isinstance(places, range)
-            else [first + place for place in places]
-        )
-        self._ends = list(accumulate(columns.sizes))
-        self._times = [now_ms] * len(places)
-        if columns.timestamps:
-            self._times = [now_ms if given is None else given for given in columns.timestamps]
-
-    def put(self, begin: int, batch: ProducerBatch, most_bytes: int, sent: SentRecords) -> int:
-        """Put the records from `begin` on into the batch, as many as fit and at least one. Returns their
-        size in bytes."""
-        columns, ends = self._columns, self._ends
-        before = ends[begin] - self.sizes[begin]
-        end = bisect_right(ends, before + most_bytes - batch.size, begin + 1)
-        payload: list[bytes | None] = [None] * (2 * (end - begin))
-        payload[1::2] = columns.values[begin:end]
-        if columns.keys:
-            payload[::2] = columns.keys[begin:end]
-        part = slice(begin, end)
-        size = ends[end - 1] - before
-        sent.take(
-            batch, size, payload, self._times[part], columns.headers[part], self._numbers[part]
-        )
-        return size
+def _put(
+    columns: Columns, begin: int, batch: ProducerBatch, most_bytes: int, sent: SentRecords
+) -> int:
+    """Put the records from `begin` on into the batch, as many as fit and at least one. Returns their size
+    in bytes."""
+    sizes, room = columns.sizes[begin:], most_bytes - batch.size
+    count, size = len(sizes), sum(sizes)
+    if size > room:
+        ends = list(accumulate(sizes))
+        count = bisect_right(ends, room, 1)
+        size = ends[count - 1]
+    part = slice(begin, begin + count)
+    payload: list[bytes | None] = [None] * (2 * count)
+    payload[1::2] = columns.values[part]
+    if columns.keys:
+        payload[::2] = columns.keys[part]
+    numbers = columns.numbers[part]
+    sent.take(batch, size, payload, columns.timestamps[part], columns.headers[part], numbers)
+    return size
 
 
 # decisions/0024: records are passed as columns, not objects; `sent` counts the accepted ones.
@@ -365,8 +348,10 @@ def take(
     chosen, misplaced = chooser.numbers_for(topic, partitions, columns.keys, columns.sizes)
     if columns.due:
         columns, chosen = columns.scheduled(chosen)
-    shares = _shares(columns, chosen, sent.accepted, chooser.clock.time_ms())
-    before = sent.accepted
+    now_ms, before = chooser.clock.time_ms(), sent.accepted
+    times = [now_ms if given is None else given for given in columns.timestamps] or [now_ms] * count
+    columns = columns._replace(timestamps=times, numbers=range(before, before + count))
+    shares = _shares(columns, chosen)
     try:
         _fill(chooser, topic, shares, before, sent)
     except BaseException:
@@ -375,27 +360,27 @@ def take(
     return misplaced or error
 
 
-def _shares(columns: Columns, chosen: list[int], first: int, now_ms: int) -> list[_Share]:
-    """Split the records by their chosen partition; they are numbered from `first` on."""
-    everything = range(len(columns.sizes))
-    if len(set(chosen)) == 1 and len(chosen) == len(everything):
-        return [_Share(chosen[0], columns, everything, first, now_ms)]
+def _shares(columns: Columns, chosen: list[int]) -> list[tuple[int, Columns]]:
+    """Split the records by their chosen partition."""
+    if chosen and chosen.count(chosen[0]) == len(columns.sizes):
+        return [(chosen[0], columns)]
     places: dict[int, list[int]] = {}
     for place, partition in enumerate(chosen):
         places.setdefault(partition, []).append(place)
-    return [
-        _Share(partition, columns.pick(of_it), of_it, first, now_ms)
-        for partition, of_it in places.items()
-    ]
+    return [(partition, columns.pick(of_it)) for partition, of_it in places.items()]
 
 
 def _fill(
-    chooser: PartitionChooser, topic: str, shares: list[_Share], before: int, sent: SentRecords
+    chooser: PartitionChooser,
+    topic: str,
+    shares: list[tuple[int, Columns]],
+    before: int,
+    sent: SentRecords,
 ) -> None:
     """Fill batches with the records that `sent` does not count as accepted yet."""
-    for share in shares:
-        while (place := sent.accepted - before) < len(share.sizes):
-            batch = chooser.filling(topic, share.partition, share.sizes[place])
-            size = share.put(place, batch, chooser.accumulator.most_bytes, sent)
+    for partition, columns in shares:
+        while (place := sent.accepted - before) < len(columns.sizes):
+            batch = chooser.filling(topic, partition, columns.sizes[place])
+            size = _put(columns, place, batch, chooser.accumulator.most_bytes, sent)
             chooser.accumulator.buffered_bytes += size
-        before += len(share.sizes)
+        before += len(columns.sizes)

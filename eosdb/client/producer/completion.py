@@ -181,7 +181,11 @@ class BatchCompletion:
             if batch.parts:
                 self._mend_split(batch, sent)
             elif batch.done:
-                self._mend_done(batch)
+                self._accumulator.remove(batch)
+                if batch.identity is not None:
+                    self._manager.progress(batch.tp).drop(batch)
+                if batch.callbacks and batch not in self._finished:
+                    self._finished.append(batch)
             elif id(batch) not in sent:
                 self._put_back(batch)
 
@@ -193,13 +197,6 @@ class BatchCompletion:
                 self._mend_split(part, sent)
             elif not part.done and id(part) not in sent:
                 self._put_back(part)
-
-    def _mend_done(self, batch: ProducerBatch) -> None:
-        self._accumulator.remove(batch)
-        if batch.identity is not None:
-            self._manager.progress(batch.tp).drop(batch)
-        if batch.callbacks and batch not in self._finished:
-            self._finished.append(batch)
 
     def _put_back(self, batch: ProducerBatch) -> None:
         """Send the batch again as after a lost response: it may have arrived."""

@@ -18,7 +18,8 @@ from eosdb.model.requests import Topic
 from eosdb.model.validation import check_text
 from eosdb.model.values import TopicPartition
 
-_NONE: Final = -1
+_NONE: Final = -2
+"""No partition, and not that of scheduled records (-1) either."""
 
 
 class _Topic:
@@ -49,6 +50,25 @@ class PartitionChooser:
         """Return the number of partitions, looked up once per topic. Raises UnknownTopicOrPartitionError
         and InvalidTopicExceptionError."""
         return self._topic(check_text("topic", topic, InvalidTopicExceptionError)).count
+
+    def batch_for(
+        self, topic: str, partition: int | None, key: bytes | None, size: int
+    ) -> ProducerBatch:
+        """Choose the record's partition (see `number_for`), and return its batch there (see `filling`)."""
+        state = self._topics.get(topic) if type(topic) is str else None
+        if state is not None and partition is None and key is None:
+            # Usually the record joins its predecessor.
+            accumulator, batch = self.accumulator, state.newest.get(state.sticky)
+            taken = state.sticky_bytes + size
+            if (
+                batch is not None
+                and batch.is_filling
+                and taken <= accumulator.batch_size
+                and batch.size + size <= accumulator.most_bytes
+            ):
+                state.sticky_bytes = taken
+                return batch
+        return self.filling(topic, self.number_for(topic, partition, key, size), size)
 
     def number_for(self, topic: str, partition: int | None, key: bytes | None, size: int) -> int:
         """Choose the partition for a record of `size` bytes. Raises UnknownTopicOrPartitionError and
@@ -108,6 +128,8 @@ class PartitionChooser:
         return number
 
     def _sticky_ones(self, topic: _Topic, sizes: Sequence[int]) -> list[int]:
+        if topic.count == 1:
+            return [0] * len(sizes)
         numbers: list[int] = []
         ends = list(accumulate(sizes))
         while (begin := len(numbers)) < len(sizes):
@@ -121,14 +143,12 @@ class PartitionChooser:
     def _sticky(self, topic: _Topic, size: int) -> int:
         """Choose the partition for a record without a key. It changes after `batch_size` bytes, and when
         its waiting batch was sent."""
-        number = topic.sticky
-        batch = topic.newest.get(number) if number != _NONE else None
-        taken = topic.sticky_bytes + size
+        batch, taken = topic.newest.get(topic.sticky), topic.sticky_bytes + size
         if batch is None or not batch.is_filling or taken > self.accumulator.batch_size:
-            number = topic.sticky = random.randrange(topic.count) if topic.count > 1 else 0
+            topic.sticky = random.randrange(topic.count) if topic.count > 1 else 0
             taken = size
         topic.sticky_bytes = taken
-        return number
+        return topic.sticky
 
     def _topic(self, topic: str) -> _Topic:
         cached = self._topics.get(topic)

@@ -43,7 +43,6 @@ from eosdb.model.requests import Produce
 from eosdb.model.validation import as_headers, check_timestamp
 from eosdb.model.values import (
     ConsumerGroupMetadata,
-    Header,
     Headers,
     OffsetAndMetadata,
     TopicPartition,
@@ -215,30 +214,30 @@ class Producer(Closeable):
         settings = self._settings
         try:
             key_bytes = None if key is None else serialized("key", key, settings.key_serializer)
-            value_bytes = serialized("value", value, settings.value_serializer)
-            size = 0 if value_bytes is None else len(value_bytes)
-            if key_bytes is not None:
-                size += len(key_bytes)
-            pairs: tuple[Header, ...] = ()
-            if headers:
-                pairs = as_headers(headers)
+            value_bytes = value if type(value) is bytes else None
+            if value_bytes is None or settings.value_serializer is not None:
+                value_bytes = serialized("value", value, settings.value_serializer)
+            size = (len(value_bytes) if value_bytes else 0) + (len(key_bytes) if key_bytes else 0)
+            pairs = as_headers(headers) if headers else ()
+            if pairs:
                 size += sum(len(name) + len(data or b"") for name, data in pairs)
             if timestamp is not None:
                 check_timestamp(timestamp)
             with self._lock:
-                if self._closed or not self._manager.may_send:
+                manager, accumulator = self._manager, self._accumulator
+                if self._closed or (manager.state is not IN_TRANSACTION and not manager.may_send):
                     self._refuse_to_send()
-                accumulator = self._accumulator
                 if size > settings.max_request_size or accumulator.buffered_bytes >= _BUFFER_BYTES:
                     self._make_room(size)
-                number = self._chooser.number_for(topic, partition, key_bytes, size)
-                if deliver_at is not None:
-                    due = due_ms(deliver_at)
-                    pairs, timestamp, number = as_waiting(pairs, timestamp, number, due)
-                elif timestamp is None:
-                    timestamp = self._clock.time_ms()
-                self._manager.may_have_begun = True
-                batch = self._chooser.filling(topic, number, size)
+                if deliver_at is None:
+                    batch = self._chooser.batch_for(topic, partition, key_bytes, size)
+                    if timestamp is None:
+                        timestamp = self._clock.time_ms()
+                else:
+                    to = self._chooser.number_for(topic, partition, key_bytes, size)
+                    pairs, timestamp, to = as_waiting(pairs, timestamp, to, due_ms(deliver_at))
+                    batch = self._chooser.filling(topic, to, size)
+                manager.may_have_begun = True
                 future = batch.append(key_bytes, value_bytes, pairs, timestamp, size)
                 accumulator.buffered_bytes += size
                 if on_delivery is not None:

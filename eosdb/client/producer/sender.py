@@ -93,7 +93,8 @@ class Sender:
         self._fire_and_forget = self._acks == "0"
         self._turn: Turn | None = None
         """The turn whose answers an interrupt has left unhandled."""
-        self._is_running = False
+        self.is_running = False
+        """Whether a step runs; a caller that sees it is inside a delivery callback."""
         self._in_hand: list[ProducerBatch] = []
         self._is_whole = True
         """Whether no step was interrupted, for example by a signal (decisions/0018)."""
@@ -107,9 +108,9 @@ class Sender:
         """Do the work that is due at `now_ms`. Returns the ms until more is due; None if nothing is
         left. Delivery callbacks run when all states are final; records that they send are sent in the
         same run."""
-        if self._is_running:
+        if self.is_running:
             return 0
-        self._is_running = True
+        self.is_running = True
         try:
             self._begin_step()
             due = self._work(now_ms)
@@ -118,7 +119,7 @@ class Sender:
             self._is_whole = True
             return due
         finally:
-            self._is_running = False
+            self.is_running = False
 
     def _begin_step(self) -> None:
         """Repair the state that an interrupted step left behind."""
@@ -150,16 +151,11 @@ class Sender:
             self._completion.resolve(lambda: self._current_identity(now_ms))
         return self._next_due(now_ms)
 
-    @property
-    def is_running(self) -> bool:
-        """Whether this is called inside a delivery callback."""
-        return self._is_running
-
     def has_unanswered(self) -> bool:
         """Whether a batch waits or is in flight, or was being handled by an interrupted step."""
         return (
             bool(self.accumulator)
-            or not (self._is_whole or self._is_running)
+            or not (self._is_whole or self.is_running)
             or any(not a.batch.done for request in self._on_the_way for a in request.attempts)
         )
 
@@ -167,12 +163,12 @@ class Sender:
         """Fail the batches that are not in flight. A batch with a sequence may be stored already;
         `unsent_only` keeps it until its outcome is known (Kafka:
         RecordAccumulator.abortUndrainedBatches)."""
-        if not self._is_running:
+        if not self.is_running:
             self._begin_step()
         for batch in self.accumulator.waiting():
             if not (unsent_only and batch.identity):
                 self._completion.give_up(batch, why)
-        if not self._is_running:
+        if not self.is_running:
             self._completion.call_back()
             self._is_whole = True
 
@@ -322,12 +318,12 @@ class Sender:
             direct is None
             or direct.turns is None
             or self.manager.version == CLASSIC
-            or self._is_running
+            or self.is_running
             or self.coordinator
             or any(batch.attempts or batch.callbacks for batch in waiting)
         ):
             return
-        self._is_running = self.is_flushing = True
+        self.is_running = self.is_flushing = True
         try:
             self._begin_step()
             requests = self._drain_all(now_ms)
@@ -338,7 +334,7 @@ class Sender:
                 self._carry_out(direct, direct.turns, turn, sync=sync)
             self._is_whole = True
         finally:
-            self._is_running = self.is_flushing = False
+            self.is_running = self.is_flushing = False
 
     def _carry_out(
         self, direct: DirectTransport, turns: CarriesOutTurns, turn: Turn, *, sync: bool

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 from eosdb.client.producer.coordinator_calls import CoordinatorCall
 from eosdb.client.producer.driver import Driver, timed_out
-from eosdb.client.producer.sender import Behind
 from eosdb.client.producer.state import (
     ABORTABLE_ERROR,
     ABORTING_TRANSACTION,
@@ -93,7 +92,8 @@ class ProducerTransactions:
         manager.may_have_begun = True
         request = self._offsets_request(offsets, group)
         answered = Exchange[requests.OffsetErrors]()
-        self._flush_before([(request, answered)], sync=False)
+        behind, now_ms = [(request, answered)], self._driver.clock.monotonic_ms()
+        self._sender.flush_before(behind, now_ms, sync=False)
         if answered.has_answer:
             return
         committed = coordinator.enqueue(request, lambda _: None, answered)
@@ -124,7 +124,7 @@ class ProducerTransactions:
             request = self._offsets_request(offsets, group)
             behind.append((request, Exchange()))
         behind.append((self._end_request(committed=True), self._committed))
-        self._flush_before(behind, sync=True)
+        self._sender.flush_before(behind, self._driver.clock.monotonic_ms(), sync=True)
         error = self._committed.error
         if isinstance(error, DatabaseLockedError) and error.outcome == "not written":
             self._committed = Exchange()
@@ -174,9 +174,6 @@ class ProducerTransactions:
             self._end(committed=True)
         else:
             self.abort()
-
-    def _flush_before(self, behind: Behind, *, sync: bool) -> None:
-        self._sender.flush_before(behind, self._driver.clock.monotonic_ms(), sync=sync)
 
     def _end(self, *, committed: bool) -> None:
         """Have the coordinator end the transaction, if the coordinator knows it."""

@@ -37,25 +37,6 @@ class RecordColumns(Sequence[Record]):
         payload[1::2] = values
         return cls(payload, list(timestamps), list(headers) if any(headers) else [])
 
-    def append(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[Header],
-        timestamp: int | None,
-    ) -> None:
-        """Append a record. This is atomic even if a signal raises or memory runs out: `timestamps`, which
-        determines the length, is extended last, without a call in between (decisions/0018)."""
-        payload, timestamps = self.payload, self.timestamps
-        if headers or self.headers:
-            self.lay_headers((headers,) if headers else (), len(timestamps))
-        try:
-            payload += (key, value)
-            timestamps += (timestamp,)
-        except MemoryError:
-            self.cut(len(timestamps))
-            raise
-
     def cut(self, count: int) -> None:
         """Keep only the first `count` records, although the lists may differ in length."""
         del self.payload[2 * count :], self.timestamps[count:]
