@@ -120,30 +120,40 @@ class _Numbers(NamedTuple):
 
     partition_id: int
     offset: int
+    timestamp: int
     timestamp_type: int
     producer_id: int
+    is_transactional: int
     producer_epoch: int
     sequence: int
     sequence_round: int
-    is_transactional: int
     position: int
-    timestamp: int
 
 
 _CONTENT: Final = ("control", "key", "value", "headers", "checksum")
 """The other columns of a row; the last is the sum of its content."""
+_STORED: Final = (
+    "partition_id", "offset", "timestamp", "timestamp_type", "key", "value", "headers", "producer_id",
+    "producer_epoch", "sequence", "sequence_round", "is_transactional", "control", "position", "checksum",
+)  # fmt: skip
+"""The columns in the order of the table. SQLite copies each value once more if an INSERT has another."""
+
+
+def _inserting(terms: dict[str, str]) -> str:
+    """SQL: insert rows of the columns with these names, or of these terms in their place."""
+    names = {name: f'"{name}"' for name in _STORED}
+    values = ",".join((names | terms).values())
+    return f"INSERT INTO records ({','.join(names.values())}) SELECT {values} FROM "
 
 
 def _insert_sql(rows: int) -> str:
-    names = [f'"{name}"' for name in _Numbers._fields + _CONTENT]
-    terms = {name.strip('"'): name for name in names}
-    terms["checksum"] = checksum.stored(terms)
+    terms = {name: f'"{name}"' for name in _Numbers._fields + _CONTENT}
     # decisions/0059: `?` has no number, so an inner SELECT names each value that is used twice.
-    named = ",".join(f"column{place} AS {name}" for place, name in enumerate(names, 1))
-    values = ",".join([f"({','.join('?' * len(names))})"] * rows)
+    named = ",".join(f"column{place} AS {name}" for place, name in enumerate(terms.values(), 1))
+    values = ",".join([f"({','.join('?' * len(terms))})"] * rows)
     return (
-        f"INSERT INTO records ({','.join(names)}) SELECT {','.join(terms.values())} "
-        f"FROM (SELECT {named} FROM (VALUES {values}) AS given)"
+        _inserting({"checksum": checksum.stored(terms)})
+        + f"(SELECT {named} FROM (VALUES {values}) AS given)"
     )
 
 
@@ -179,8 +189,8 @@ def append(
         )  # fmt: skip
     if config.closed:
         raise errors.PolicyViolationError(f"{partition.topic_partition}: {config.closed}")
-    timestamps = batch.timestamps if log_append_time < 0 else [now_ms]
-    newest = max(timestamps)
+    times, newest_at = ([now_ms], 0) if is_log_append_time else (batch.timestamps, batch.newest)
+    newest = times[newest_at]
     if 0 <= config.retention_ms < now_ms - newest and not is_scheduled:
         _warn_of_retention(unit, partition, config, newest, now_ms)
     base_offset = partition.log_end_offset
@@ -188,14 +198,14 @@ def append(
     event = tuple.__new__(BatchAppended, (
         now_ms, partition.topic, partition.partition, transactional_id, partition.partition_id,
         base_offset, batch.count, batch.producer_id, batch.producer_epoch, verdict.base_serial,
-        batch.is_transactional, newest, base_offset + timestamps.index(newest), batch.stored_size,
+        batch.is_transactional, newest, base_offset + newest_at, batch.stored_size,
         checksum.crc(batch.content_sums), True,
     ))  # fmt: skip
     expected = encoding.batch(now_ms, transactional_id, base_offset, producer)
     position = unit.record(event, expected)
     reach(Failpoint.APPEND_RECORDED)
     try:
-        _insert_records(unit, event, position, batch, timestamps, int(is_log_append_time))
+        _insert_records(unit, event, position, batch, times, int(is_log_append_time))
     except sqlite3.IntegrityError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_UNIQUE or event.base_sequence < 0:
             raise
@@ -204,7 +214,7 @@ def append(
             f"{batch.base_sequence} on are stored already; expected new ones or an exact repeat"
         ) from error
     if is_scheduled:
-        unit.record(_schedule(event, timestamps))
+        unit.record(_schedule(event, times))
     unit.written_bytes += batch.stored_size + 60 * batch.count
     reach(Failpoint.APPEND_UNCOMMITTED)
     return ProduceResult(
@@ -283,8 +293,8 @@ def append_marker(
     )
     position = unit.record(event, expected)
     unit.insert(_RECORD, (
-        partition.partition_id, offset, 0, producer_id, producer_epoch, NO_SEQUENCE, 0, 1, position,
-        now_ms, control, None, None, None, checksum.MARKER,
+        partition.partition_id, offset, now_ms, 0, producer_id, 1, producer_epoch, NO_SEQUENCE, 0, position,
+        control, None, None, None, checksum.MARKER,
     ))  # fmt: skip
     reach(Failpoint.MARKER_WRITTEN)
 
@@ -415,8 +425,8 @@ def _insert_records(
         serial = event.base_sequence + at
         round_, sequence = divmod(serial, SEQUENCE_COUNT) if sequenced else (0, NO_SEQUENCE)
         return (
-            event.partition_id, event.base_offset + at, timestamp_type, event.producer_id,
-            event.producer_epoch, sequence, round_, int(event.is_transactional), position, timestamp,
+            event.partition_id, event.base_offset + at, timestamp, timestamp_type, event.producer_id,
+            int(event.is_transactional), event.producer_epoch, sequence, round_, position,
         )  # fmt: skip
 
     if batch.count == 1:
@@ -442,11 +452,7 @@ _ONCE: Final = (
     "partition_id", "timestamp_type", "producer_id", "producer_epoch", "sequence_round",
     "is_transactional", "position",
 )  # fmt: skip
-_VARYING: Final = '"offset", sequence, timestamp, checksum, key, value, headers'
-_AT_ONCE: Final = (
-    f"INSERT INTO records ({', '.join(_ONCE)}, {_VARYING}) "
-    f"SELECT {', '.join('?' * len(_ONCE))}, {_VARYING} FROM eosdb_batch"
-)
+_AT_ONCE: Final = _inserting(dict.fromkeys(_ONCE, "?") | {"control": "NULL"}) + "eosdb_batch"
 
 
 def _inserted_at_once(
@@ -459,13 +465,8 @@ def _inserted_at_once(
         return False
     once = [getattr(first, name) for name in _ONCE]
     columns = (batch.payload, batch.headers, timestamps, batch.content_sums)
-    numbers = (
-        first.partition_id, first.offset, first.timestamp, first.timestamp_type, first.producer_id,
-        first.is_transactional, first.producer_epoch, first.sequence, first.sequence_round,
-        first.position,
-    )  # fmt: skip
     try:
-        module.inserted(lambda: unit.execute(_AT_ONCE, once), *columns, numbers)
+        module.inserted(lambda: unit.execute(_AT_ONCE, once), *columns, first)
     except (sqlite3.IntegrityError, ValueError, OverflowError):
         # decisions/0060: SQLite has undone the statement; Python code then finds and reports the fault.
         return False

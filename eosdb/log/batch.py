@@ -6,10 +6,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from array import array
 from collections.abc import Sequence
 from operator import add
 from types import NoneType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from eosdb.errors import InvalidRecordError, InvalidTimestampError
 from eosdb.log.checksum import content_sums
@@ -39,8 +40,10 @@ class PreparedBatch(NamedTuple):
     count: int  # type: ignore[assignment]  # Replaces `tuple.count`.
     payload: list[bytes | None]
     timestamps: list[int]
+    newest: int
+    """The index of the newest timestamp."""
     headers: list[str | None]
-    content_sums: list[int]
+    content_sums: array[int]
     """The sum of each record's key, value and headers, a part of its checksum."""
     size: int
     stored_size: int
@@ -54,47 +57,56 @@ def prepare(batch: object, now_ms: int) -> PreparedBatch:
     checked = _checked(batch)
     columns = _columns(checked.records)
     payload, stamps = columns.payload, columns.timestamps
-    size, has_null_key, sums = _measured(payload)
-    timestamps: list[Any] = stamps
-    if None in stamps:
-        timestamps = [now_ms if time is None else time for time in stamps]
-    if set(map(type, timestamps)) != _INT or min(timestamps) < 0 or max(timestamps) > INT64_MAX:
-        _refuse_timestamps(timestamps)
+    measured = _measured_in_c(payload, stamps)
+    if measured is None:
+        stamps = [now_ms if time is None else time for time in stamps]
+        measured = _measured_in_c(payload, stamps) or _measured(payload, stamps)
+    size, has_null_key, newest, is_one_time, sums = measured
     headers, header_bytes, header_text = _headers(columns) if columns.headers else ([], 0, 0)
     if headers:
-        nothing = [None] * len(sums)
-        sums = list(map(add, sums, content_sums(nothing, nothing, headers)))
+        nothing = [None] * len(stamps)
+        sums = list(map(add, array("q", sums), content_sums(nothing, nothing, headers)))
     return PreparedBatch(
         checked.producer_id,
         checked.producer_epoch,
         checked.base_sequence,
         checked.is_transactional,
-        len(timestamps),
+        len(stamps),
         payload,
-        timestamps[:1] if timestamps.count(timestamps[0]) == len(timestamps) else timestamps,
+        cast("list[int]", stamps[:1] if is_one_time else stamps),
+        newest,
         headers,
-        sums,
+        array("q", sums),
         size + header_bytes if checked.sent_bytes < 0 else checked.sent_bytes,
         size + header_text,
         has_null_key,
     )
 
 
-def _measured(payload: list[bytes | None]) -> tuple[int, bool, list[int]]:
-    """Return the bytes of keys and values, whether a key is None, and the sum of each record's content
-    without headers. Raises InvalidRecordError."""
+_Measured: TypeAlias = "tuple[int, bool, int, bool, bytes | list[int]]"
+"""The bytes of keys and values, whether a key is None, the index of the newest timestamp, whether all
+timestamps are the same, and the content sums without headers."""
+
+
+def _measured_in_c(payload: list[bytes | None], stamps: list[Any]) -> _Measured | None:
+    """Return None without the accelerator, and if a value is not of its type or a timestamp is None."""
     module = accelerator.rows()
-    if module is not None:
-        try:
-            measured: tuple[int, bool, list[int]] = module.measured(payload)
-            return measured
-        except (TypeError, OverflowError):
-            pass  # decisions/0060: the Python code below raises the error.
+    try:
+        return None if module is None else module.examined(payload, stamps)
+    except (TypeError, OverflowError):
+        return None  # decisions/0060: the Python code raises the error.
+
+
+def _measured(payload: list[bytes | None], stamps: list[Any]) -> _Measured:
+    """Raises InvalidRecordError and InvalidTimestampError."""
     if not _PAYLOAD_TYPES.issuperset(map(type, payload)):
         _refuse_payload(payload)
-    keys = payload[::2]
+    if set(map(type, stamps)) != _INT or min(stamps) < 0 or max(stamps) > INT64_MAX:
+        _refuse_timestamps(stamps)
+    keys, newest = payload[::2], max(stamps)
+    sums = content_sums(keys, payload[1::2], ())
     size = sum(map(len, filter(None, payload)))
-    return size, None in keys, content_sums(keys, payload[1::2], ())
+    return size, None in keys, stamps.index(newest), min(stamps) == newest, sums
 
 
 def _checked(batch: object) -> RecordBatch:

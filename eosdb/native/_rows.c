@@ -598,32 +598,44 @@ static int part_in(PyObject *cell, int is_text, part *to)
     return at != NULL;
 }
 
-/* measured(payload): the bytes of keys and values, whether a key is missing, and each record's content checksum. */
-static PyObject *measured(PyObject *self, PyObject *payload)
+/* examined(payload, timestamps): the bytes of keys and values, whether a key is missing, the index of the latest
+timestamp, whether all are the same, and the records' content checksums as int64. Python code does not run here. */
+static PyObject *examined(PyObject *self, PyObject *args)
 {
-    PyObject *all = PySequence_Tuple(payload), *sums = all ? PyList_New(PyTuple_Size(all) / 2) : NULL;
-    i64 size = 0, without_key = 0, is_right = sums != NULL;
-    for (Py_ssize_t i = 0; is_right && i < PyTuple_Size(all) / 2; i++) {
+    PyObject *payload, *times, *result = NULL;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &payload, &PyList_Type, &times)) return NULL;
+    Py_ssize_t count = PyList_Size(times), newest = 0;
+    if (PyList_Size(payload) != 2 * count) return PyErr_Format(PyExc_TypeError, "expected columns of one length");
+    i64 *sums = PyMem_Calloc((size_t)count + 1, sizeof *sums), size = 0, first = -1, latest = -1;
+    int is_right = sums != NULL, without_key = 0, is_one = 1;
+    for (Py_ssize_t i = 0; is_right && i < count; i++) {
+        PyObject *time = PyList_GetItem(times, i);
+        i64 now = PyLong_CheckExact(time) ? PyLong_AsLongLong(time) : -1;
         part p[PARTS] = {{NULL, -1}, {NULL, -1}, {NULL, -1}};
-        PyObject *sum = part_in(PyTuple_GetItem(all, 2 * i), 0, &p[KEY]) &&
-                                part_in(PyTuple_GetItem(all, 2 * i + 1), 0, &p[VALUE])
-                            ? PyLong_FromLongLong(content(p)) : NULL;
-        is_right = sum != NULL && PyList_SetItem(sums, i, sum) == 0;
-        without_key += p[KEY].length < 0;
+        is_right = now >= 0 && part_in(PyList_GetItem(payload, 2 * i), 0, &p[KEY]) &&
+                   part_in(PyList_GetItem(payload, 2 * i + 1), 0, &p[VALUE]);
+        if (!is_right) break;
+        sums[i] = content(p);
+        without_key |= p[KEY].length < 0;
         size += (p[KEY].length > 0 ? p[KEY].length : 0) + (p[VALUE].length > 0 ? p[VALUE].length : 0);
+        if (i == 0) first = now;
+        if (now > latest) latest = now, newest = i;
+        is_one &= now == first;
     }
-    PyObject *result = is_right ? Py_BuildValue("LOO", size, without_key ? Py_True : Py_False, sums) : NULL;
-    Py_XDECREF(all);
-    Py_XDECREF(sums);
+    if (is_right)
+        result = Py_BuildValue("LOnOy#", size, without_key ? Py_True : Py_False, newest, is_one ? Py_True : Py_False,
+                               (const char *)sums, count * (Py_ssize_t)sizeof *sums);
+    else if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "expected a timestamp");
+    PyMem_Free(sums);
     return result;
 }
 
 /* Fill the row of a record. `n` has its numbers, except the timestamp. */
 static int write_row(written *w, numbers *n, PyObject *key, PyObject *value, PyObject *headers, PyObject *timestamp,
-                     PyObject *sum)
+                     i64 sum)
 {
     n->timestamp = w->timestamp = PyLong_AsLongLong(timestamp);
-    w->checksum = PyLong_AsLongLong(sum);
+    w->checksum = sum;
     return !PyErr_Occurred() && part_in(key, 0, &w->parts[KEY]) && part_in(value, 0, &w->parts[VALUE]) &&
            part_in(headers, 1, &w->parts[HEADERS]) && are_small(n) &&
            !__builtin_add_overflow(w->checksum, given(n, 1), &w->checksum) &&
@@ -633,16 +645,17 @@ static int write_row(written *w, numbers *n, PyObject *key, PyObject *value, PyO
 /* inserted(run, payload, headers, timestamps, sums, numbers): calls run(), which reads the batch in eosdb_batch. */
 static PyObject *inserted(PyObject *self, PyObject *args)
 {
-    PyObject *run, *from[4], *all[4] = {NULL}, *result = NULL;
+    PyObject *run, *from[3], *all[3] = {NULL}, *result = NULL;
     written *rows = NULL;
+    Py_buffer sums;
     numbers n;
-    if (!PyArg_ParseTuple(args, "OOOOO(LLLLLLLLLL)", &run, &from[0], &from[1], &from[2], &from[3], &n.partition,
+    if (!PyArg_ParseTuple(args, "OOOOy*(LLLLLLLLLL)", &run, &from[0], &from[1], &from[2], &sums, &n.partition,
                           &n.offset, &n.timestamp, &n.type, &n.producer, &n.transactional, &n.epoch, &n.sequence,
                           &n.round, &n.position))
         return NULL;
     /* Copied to tuples, which no other thread can change while the GIL is free. */
-    for (int k = 0; k < 4; k++) if ((all[k] = PySequence_Tuple(from[k])) == NULL) goto end;
-    Py_ssize_t headers = PyTuple_Size(all[1]), times = PyTuple_Size(all[2]), count = PyTuple_Size(all[3]);
+    for (int k = 0; k < 3; k++) if ((all[k] = PySequence_Tuple(from[k])) == NULL) goto end;
+    Py_ssize_t headers = PyTuple_Size(all[1]), times = PyTuple_Size(all[2]), count = sums.len / (Py_ssize_t)sizeof(i64);
     if (PyTuple_Size(all[0]) != 2 * count || (headers && headers != count) || (times != 1 && times != count))
         PyErr_SetString(PyExc_ValueError, "expected columns of one length");
     else if ((rows = PyMem_Calloc((size_t)count + 1, sizeof *rows)) == NULL)
@@ -652,7 +665,7 @@ static PyObject *inserted(PyObject *self, PyObject *args)
     for (Py_ssize_t i = 0; i < count; i++, n.offset++, n.sequence += n.sequence >= 0) {
         if (!write_row(&rows[i], &n, PyTuple_GetItem(all[0], 2 * i), PyTuple_GetItem(all[0], 2 * i + 1),
                        headers ? PyTuple_GetItem(all[1], i) : Py_None, PyTuple_GetItem(all[2], times > 1 ? i : 0),
-                       PyTuple_GetItem(all[3], i))) {
+                       ((const i64 *)sums.buf)[i])) {
             if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a number is too large");
             goto end;
         }
@@ -662,7 +675,8 @@ static PyObject *inserted(PyObject *self, PyObject *args)
     current = before;
 end:
     PyMem_Free(rows);
-    for (int k = 0; k < 4; k++) Py_XDECREF(all[k]);
+    PyBuffer_Release(&sums);
+    for (int k = 0; k < 3; k++) Py_XDECREF(all[k]);
     return result;
 }
 
@@ -730,7 +744,7 @@ static PyObject *changed(PyObject *self, PyObject *files)
 #define FAST(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL, NULL
 static PyMethodDef METHODS[] = {
     {"columns", columns, METH_O, NULL}, {"batches", batches, METH_O, NULL}, {"records", records, METH_VARARGS, NULL},
-    {"measured", measured, METH_O, NULL}, {"inserted", inserted, METH_VARARGS, NULL},
+    {"examined", examined, METH_VARARGS, NULL}, {"inserted", inserted, METH_VARARGS, NULL},
     {"changed", changed, METH_O, NULL}, {"row_checksum", FAST(row_checksum)}, {"cells", FAST(cells)},
     {"lean", FAST(lean)},
     {"opened", opened, METH_O, NULL}, {"find", find, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL},

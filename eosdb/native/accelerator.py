@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sqlite3
+from array import array
 from collections.abc import Callable
 from contextlib import closing
 from functools import cache
@@ -51,7 +52,7 @@ def _outcome() -> tuple[ModuleType | None, str]:
         module = importlib.import_module("eosdb.native._rows")
     except ImportError as error:
         return None, f"not built for this Python ({error})"
-    if not hasattr(module, "lean"):  # Earlier versions of the module have no `lean`.
+    if not hasattr(module, "examined"):  # Earlier versions of the module have no `examined`.
         return None, "built from an earlier version of eosdb; build it anew"
     missing = module.find(_sqlite_file())
     if missing is not None:
@@ -74,7 +75,7 @@ def _failure(module: ModuleType) -> str | None:
         with closing(module.opened(lambda: sqlite3.connect(":memory:"))) as connection:
             (cells,) = module.inserted(
                 lambda: connection.execute(_TRIAL).fetchone(),
-                [key, value], [headers], [7], [content], (1, 5, 7, 0, -1, 0, -1, -1, 0, 0),
+                [key, value], [headers], [7], array("q", [content]), (1, 5, 7, 0, -1, 0, -1, -1, 0, 0),
             )  # fmt: skip
         columns = cells and module.columns(cells)
     except sqlite3.Error as error:

@@ -10,10 +10,12 @@ import shutil
 import sqlite3
 import sys
 import threading
+from array import array
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -87,7 +89,7 @@ def test_where_it_was_not_built_python_does_everything(
 def test_one_of_an_earlier_version_is_not_used(
     rows: ModuleType, db_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(rows, "lean")
+    monkeypatch.delattr(rows, "examined")
     accelerator.rows.cache_clear()
     assert works(db_path)
     assert str(told(db_path)[0]).startswith("built from an earlier version")
@@ -204,13 +206,35 @@ def test_no_bytes_lead_outside_of_themselves(rows: ModuleType, db_path: Path) ->
     ],
 )
 def test_what_is_no_batch_is_refused_before_a_statement_runs(
-    rows: ModuleType, columns: tuple[object, ...], error: type[Exception]
+    rows: ModuleType, columns: tuple[list[Any], ...], error: type[Exception]
 ) -> None:
     def run() -> None:
         raise AssertionError
 
+    *others, sums = columns
     with pytest.raises(error):
-        rows.inserted(run, *columns, (1, 5, 7, 0, -1, 0, -1, -1, 0, 0))
+        rows.inserted(run, *others, array("q", sums), (1, 5, 7, 0, -1, 0, -1, -1, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("payload", "timestamps", "error"),
+    [
+        ([b"k"], [1], TypeError),
+        ([b"k", "v"], [1], TypeError),
+        ([b"k", bytearray(b"v")], [1], TypeError),
+        ((b"k", b"v"), [1], TypeError),
+        ([b"k", b"v"], [None], TypeError),
+        ([b"k", b"v"], [True], TypeError),
+        ([b"k", b"v"], [1.0], TypeError),
+        ([b"k", b"v"], [-1], TypeError),
+        ([b"k", b"v"], [2**63], OverflowError),
+    ],
+)
+def test_what_is_no_batch_is_not_examined(
+    rows: ModuleType, payload: object, timestamps: object, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        rows.examined(payload, timestamps)
 
 
 @pytest.mark.process

@@ -77,8 +77,8 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_268,
-    "clients": 10_388,
+    "engine": 33_263,
+    "clients": 10_383,
     "wire": 5_622,
     "testing": 3_177,
     "integrations": 7_340,
