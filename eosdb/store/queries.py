@@ -29,6 +29,9 @@ _OF_THE_PROCESS: Final = re.compile(
     "hard_heap_limit|soft_heap_limit|temp_store_directory|data_store_directory|fts3_tokenizer", re.I
 )
 """SQLite settings that affect every connection. The last one takes the address of machine code."""
+_WRITES: Final = re.compile(
+    r"\s*(ATTACH|PRAGMA\s+(\w+\s*\.\s*)?(journal_mode\s*[=(]|wal_checkpoint))", re.I
+)
 _JOURNAL: Final = "Every event, in one total order."
 """The description of the journal, a table that is documented with the views."""
 
@@ -87,7 +90,7 @@ def query(
 
 def check(sql: str) -> None:
     """Raises InvalidRequestError for statements with an effect outside their connection."""
-    if sql.lstrip()[:6].upper() == "ATTACH":
+    if _WRITES.match(sql):
         raise InvalidRequestError(_ONLY_READS)
     if (named := _OF_THE_PROCESS.search(sql)) is not None:
         raise InvalidRequestError(
