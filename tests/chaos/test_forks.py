@@ -11,6 +11,7 @@ import ctypes
 import os
 import sqlite3
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -126,6 +127,11 @@ def test_a_child_is_refused_a_file_that_was_in_use_at_the_fork(
 def test_a_fork_that_python_is_not_told_of_is_refused_the_file(path: Path) -> None:
     with eosdb.connect(path) as db:
         db.broker.append(TP, BATCH)
+        # A thread that waits for the interpreter lock asks for it after this interval. The child would
+        # wait for ever for a thread that has asked, but does not exist there.
+        interval_s = sys.getswitchinterval()
+        sys.setswitchinterval(3600)
+        time.sleep(0.05)
         child = ctypes.PyDLL(None).fork()
         if child == 0:
             status = 1
@@ -136,6 +142,7 @@ def test_a_fork_that_python_is_not_told_of_is_refused_the_file(path: Path) -> No
                 status = 0
             finally:
                 os._exit(status)
+        sys.setswitchinterval(interval_s)
         assert os.waitpid(child, 0)[1] == 0
         assert db.broker.append(TP, BATCH).base_offset == 1
 
