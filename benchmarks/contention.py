@@ -24,7 +24,7 @@ EOSDB, RAW, TRANSACTIONS = "eosdb", "raw sqlite3", "eosdb, transactions"
 WHO = (EOSDB, RAW, TRANSACTIONS)
 PAUSE_MS = 10
 PAUSES = f"{EOSDB}, 1 process that pauses for {PAUSE_MS} ms, CPU"
-"""What a commit costs whose process is not warm: the floor for processes that take turns."""
+"""The CPU of a commit in a process whose caches are cold. Those that take turns need as much."""
 FACTS = {"CPU": "ms", "syncs": "for each", "median wait": "ms", "longest wait": "ms"}
 """The figures of a commit besides the rate, with their units."""
 

@@ -1,6 +1,6 @@
 """The only module that reads the time.
 
-Everything that depends on time takes a `Clock`. `SystemClock` uses `time.time_ns`, so freezegun works;
+Everything that depends on time takes a `Clock`. `SystemClock` uses `time.time`, so freezegun works;
 `ManualClock` moves only when it is advanced. Times written by people are parsed here, too.
 """
 
@@ -46,7 +46,7 @@ class SystemClock:
 
     def time_ms(self) -> int:
         """Milliseconds since the epoch (UTC)."""
-        return time.time_ns() // 1_000_000
+        return int(time.time() * 1000)
 
     def monotonic_ms(self) -> int:
         """Milliseconds of a clock that never goes backwards."""
