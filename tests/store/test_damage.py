@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.simulation, pytest.mark.both_roads]
 
 SOURCE = ROOT / f"tests/data/schema_{newest.SCHEMA_VERSION:04}.db"
 FILES_PER_SEED = 15
+PAGE, HEADER = 4096, 100
+"""Bytes, of SQLite's file format."""
 TP = TopicPartition("orders", 0)
 
 
@@ -39,10 +41,10 @@ def blank_a_sector(data: bytearray, rng: random.Random) -> None:
 
 
 def mix_up_pages(data: bytearray, rng: random.Random) -> None:
-    one, other = (rng.randrange(len(data) // 4096) * 4096 for _ in range(2))
-    data[one : one + 4096], data[other : other + 4096] = (
-        data[other : other + 4096],
-        data[one : one + 4096],
+    one, other = (rng.randrange(len(data) // PAGE) * PAGE for _ in range(2))
+    data[one : one + PAGE], data[other : other + PAGE] = (
+        data[other : other + PAGE],
+        data[one : one + PAGE],
     )
 
 
@@ -54,11 +56,18 @@ def damage_text(data: bytearray, rng: random.Random) -> None:
 
 
 def cut_short(data: bytearray, rng: random.Random) -> None:
-    del data[rng.randrange(1, len(data)) :]
+    """The last page is missing, and often more. SQLite takes a file without a whole header for a new one."""
+    del data[rng.randrange(HEADER, len(data) - PAGE + 1) :]
+
+
+def cut_last_page(data: bytearray, rng: random.Random) -> None:
+    """SQLite reads what is missing as zeros, which may be what was there."""
+    del data[-rng.randrange(1, PAGE) :]
 
 
 @pytest.mark.parametrize(
-    "damage", [flip_a_bit, garble, blank_a_sector, mix_up_pages, damage_text, cut_short]
+    "damage",
+    [flip_a_bit, garble, blank_a_sector, mix_up_pages, damage_text, cut_short, cut_last_page],
 )
 def test_a_damaged_file_is_refused_or_reported(
     tmp_path: Path,
