@@ -101,6 +101,7 @@ def pytest_terminal_summary(
     if bad:
         terminalreporter.section(f"the first of {len(bad)} failures: {bad[0].nodeid}")
         terminalreporter.write_line("\n".join(bad[0].longreprtext.splitlines()[-FEW_LINES:]))
+        terminalreporter.write_line(hanging.stacks(terminalreporter.config))
 
 
 @pytest.hookimpl(wrapper=True)

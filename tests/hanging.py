@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import tempfile
 import time
 from collections.abc import Generator
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -18,7 +20,11 @@ SETTING: Final = "hanging_timeout"
 """Seconds for a test's set-up and call, and for the end of its fixtures, which has no other limit."""
 RENEWED: Final = 10
 """The timer is renewed after this part of its time, so it may end a test as much earlier."""
-_STDERR: Final = pytest.StashKey[int]()
+FRAMES: Final = 5
+"""The innermost ones of each thread are shown again at the end, where nobody has to look for them."""
+_OUTPUT: Final = pytest.StashKey[int]()
+_FOLDER: Final = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
+"""Each of xdist's workers has a file there for its stacks."""
 
 
 class Timer:
@@ -30,7 +36,7 @@ class Timer:
     def renew(self, config: pytest.Config) -> None:
         limit_s, now_s = float(config.getini(SETTING)), time.monotonic()
         if limit_s and now_s - self.renewed_s > limit_s / RENEWED:
-            faulthandler.dump_traceback_later(limit_s, exit=True, file=config.stash[_STDERR])
+            faulthandler.dump_traceback_later(limit_s, exit=True, file=config.stash[_OUTPUT])
             self.renewed_s = now_s
 
     def stop(self) -> None:
@@ -48,7 +54,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_STDERR] = os.dup(2)  # Not yet captured.
+    if path := getattr(config, "workerinput", {}).get(SETTING):
+        config.stash[_OUTPUT] = os.open(path, os.O_CREAT | os.O_WRONLY)
+    else:
+        config.stash[_OUTPUT] = os.dup(2)  # Not yet captured.
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    stash = node.config.stash
+    if _FOLDER not in stash:
+        stash[_FOLDER] = tempfile.TemporaryDirectory()
+    node.workerinput[SETTING] = os.path.join(stash[_FOLDER].name, node.gateway.id)
+
+
+def stacks(config: pytest.Config) -> str:
+    """The innermost frames of each thread of the workers that hung."""
+    if _FOLDER not in config.stash:
+        return ""
+    texts = (path.read_text() for path in sorted(Path(config.stash[_FOLDER].name).iterdir()))
+    threads = [thread.strip() for text in texts for thread in text.split("\n\n")]
+    return "\n".join(line for each in threads for line in each.splitlines()[: FRAMES + 1])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
