@@ -37,7 +37,7 @@ from eosdb.model import validation
 from eosdb.model.answers import QueryResult
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.closing import Closeable, Closing
-from eosdb.model.config import BrokerConfig, check_by_name, keywords_of
+from eosdb.model.config import BrokerConfig, check_by_name, check_switch, keywords_of
 from eosdb.model.metrics import Metrics
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import ProcessReport, PublishReport, ViewDescription
@@ -108,6 +108,8 @@ def connect(
     DatabaseLockedError, DatabaseFullError and ConfigError.
     """
     validation.check_choice("durability", durability, *get_args(Durability))
+    for name, given in (("read_only", read_only), ("create", create), ("migrate", migrate)):
+        check_switch(name, given)
     if adopt not in (False, True, WAL):
         raise ConfigError(f"adopt: got {adopt!r}, expected False, True or {WAL!r}")
     if adopt and read_only:

@@ -60,8 +60,7 @@ def presence(core: Core, transactional_id: str | None) -> Presence | None:
 @prepares(requests.JoinGroup)
 def join_group(core: Core, request: requests.JoinGroup) -> Write[JoinGroupResult]:
     group_id, member_id = request.group_id, request.member_id
-    protocol_type = request.protocol_type
-    is_dynamic = request.group_instance_id is None
+    protocol_type, is_dynamic = request.protocol_type, request.group_instance_id is None
     if gives_id_only := request.must_know_id and not member_id and is_dynamic:
         member_id = _new_id(request.client_id, uuid.uuid4())
     joining = Member(
@@ -72,7 +71,7 @@ def join_group(core: Core, request: requests.JoinGroup) -> Write[JoinGroupResult
         request.rebalance_timeout_ms,
         tuple(
             (validation.check_name("protocol", n), validation.check_bytes("metadata", m))
-            for n, m in validation.check_collection("protocols", request.protocols)
+            for n, m in validation.check_pairs("protocols", request.protocols)
         ),
         client_host=request.client_host,
         owner_lock=request.owner_lock,

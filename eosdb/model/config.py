@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 
-from eosdb.errors import ConfigError, InvalidConfigError
+from eosdb.errors import ConfigError, EosdbError, InvalidConfigError
 from eosdb.model.values import TimestampType
 
 T = TypeVar("T")
@@ -42,11 +42,17 @@ def checked_settings(kind: type[T], what: str, config: Mapping[str, Any]) -> T:
     if unknown := [name for name in config if name not in defaults]:
         raise ConfigError(unknown_text(what, unknown, defaults))
     for name, given in config.items():
-        if isinstance(defaults[name], bool) and not isinstance(given, bool):
-            raise ConfigError(f"{name}: got {given!r}, expected True or False")
+        if isinstance(defaults[name], bool):
+            check_switch(name, given)
         if name.endswith("serializer") and given is not None and not callable(given):
             raise ConfigError(f"{name}: got {given!r}, expected a function or None")
     return kind(**config)
+
+
+def check_switch(name: str, value: object, error: type[EosdbError] = ConfigError) -> None:
+    """Raises `error` unless a setting is True or False."""
+    if not isinstance(value, bool):
+        raise error(f"{name}: got {value!r}, expected True or False")
 
 
 def check_by_name(what: str, given: tuple[object, ...]) -> None:
@@ -179,15 +185,11 @@ class BrokerConfig:
         for field in dataclasses.fields(self):
             name, value, default = field.name, getattr(self, field.name), field.default
             if isinstance(default, bool):
-                if not isinstance(value, bool):
-                    raise InvalidConfigError(f"{name}: got {value!r}, expected True or False")
+                check_switch(name, value, InvalidConfigError)
             elif isinstance(default, int):
                 low, high = _RANGES.get(name, (1, INT32_MAX))
-                if (
-                    not isinstance(value, int)
-                    or isinstance(value, bool)
-                    or not low <= value <= high
-                ):
+                is_whole = isinstance(value, int) and not isinstance(value, bool)
+                if not (is_whole and low <= value <= high):
                     raise InvalidConfigError(
                         f"{name}: got {value!r}, expected a whole number from {low} to {high}"
                     )

@@ -6,6 +6,7 @@ so every valid value also fits SQLite's 64-bit integers and UTF-8 text.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -58,6 +59,13 @@ def check_collection(name: str, value: object) -> Iterable[Any]:
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return value
     raise errors.InvalidRequestError(f"{name}: got {shown(value)}, expected a collection")
+
+
+def check_pairs(name: str, value: object) -> Iterable[tuple[object, object]]:
+    for pair in check_collection(name, value):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise errors.InvalidRequestError(f"{name}: got {shown(pair)}, expected a pair")
+        yield pair[0], pair[1]
 
 
 def check_mapping(
@@ -138,11 +146,9 @@ def check_path(name: str, path: object) -> str:
     """Return the path as text that the file system can encode. Raises ConfigError."""
     given = os.fspath(path) if isinstance(path, os.PathLike) else path
     if isinstance(given, str) and given and "\0" not in given:
-        try:
+        with contextlib.suppress(UnicodeEncodeError):
             os.fsencode(given)
             return given
-        except UnicodeEncodeError:
-            pass
     raise errors.ConfigError(f"{name}: got {shown(path)}, expected the path of a file as text")
 
 
@@ -225,11 +231,7 @@ def as_headers(given: object) -> tuple[Header, ...]:
 
 
 def _is_header(pair: object) -> bool:
-    return (
-        isinstance(pair, tuple)
-        and len(pair) == 2
-        and (pair[1] is None or isinstance(pair[1], bytes))
-    )
+    return isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], bytes | None)
 
 
 def _as_header(pair: object) -> object:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eosdb.errors import ConfigError
+from eosdb.model.config import check_switch
 from eosdb.model.notices import catalog
 from eosdb.model.validation import check_path
 from eosdb.wire.listening import is_loopback
@@ -113,8 +114,7 @@ def security(
     require_sasl: bool,
 ) -> Security:
     """Build the security configuration from the server settings. Raises ConfigError."""
-    if not isinstance(require_sasl, bool):
-        raise ConfigError(f"require_sasl: got {require_sasl!r}, expected True or False")
+    check_switch("require_sasl", require_sasl)
     given = {"tls_cert": tls_cert, "tls_key": tls_key, "tls_ca": tls_ca}
     cert, key, ca = (None if p is None else check_path(name, p) for name, p in given.items())
     if cert is None:

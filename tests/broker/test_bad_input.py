@@ -132,7 +132,7 @@ def calls() -> list[Any]:
     add("producers listed", [None, 5, ["1"]], lambda b, v: b.list_transactions(producer_ids=v))
     add("leader epoch", [*NUMBERS, 2**31],
         lambda b, v: b.offset_commit("g", {TP: OffsetAndMetadata(1, "", v)}))  # fmt: skip
-    add("protocols", [None, 5, "range", [("range", "m")], [(5, b"")]],
+    add("protocols", [None, 5, "range", [("range", "m")], [(5, b"")], [("range",)], ["ab"], [5]],
         lambda b, v: b.join_group("g", protocols=v))  # fmt: skip
     add("rebalance", [*NUMBERS, 0, 2**31],
         lambda b, v: b.join_group("g", protocols=[("range", b"")], rebalance_timeout_ms=v))  # fmt: skip

@@ -9,7 +9,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -93,6 +93,13 @@ TYPOS: dict[str, Callable[[Database], object]] = {
     "offsets": lambda db: db.broker.offsets(TopicPartition("ordes", 0)),
     "dead_letters": lambda db: list(db.dead_letters("ordes").letters()),
 }
+
+
+@pytest.mark.parametrize("name", ["create", "migrate", "read_only"])
+def test_a_switch_that_is_no_bool_makes_no_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: got 'no', expected True or False"):
+        eosdb.connect(tmp_path / "a.db", **cast("Any", {name: "no"}))
+    assert not (tmp_path / "a.db").exists()
 
 
 @pytest.mark.parametrize("call", TYPOS)

@@ -102,12 +102,10 @@ class Processor:
                 f"max_batch: got {config['max_batch']!r} without batch=True, expected a handler of "
                 "batches; add batch=True, or leave max_batch out"
             )
-        if transactional_id is None:
-            transactional_id = group_id
-        elif not isinstance(transactional_id, str) or not transactional_id:
-            raise ConfigError(
-                f"transactional_id: got {transactional_id!r}, expected text that is not empty"
-            )
+        transactional_id = group_id if transactional_id is None else transactional_id
+        for name, given in (("group_id", group_id), ("transactional_id", transactional_id)):
+            if not isinstance(given, str) or not given:
+                raise ConfigError(f"{name}: got {given!r}, expected text that is not empty")
         self._transport = transport
         self._clock = clock
         self._group_id = group_id

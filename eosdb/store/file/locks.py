@@ -117,10 +117,7 @@ class WriterMutex:
     def is_owned(self, number: int) -> bool:
         try:
             return self._locks.is_owned(number)
-        except (
-            OSError,
-            ValueError,
-        ):  # The lock file was closed; the next call raises an error.
+        except (OSError, ValueError):  # The lock file was closed; the next call raises an error.
             return True
 
     # -- facts for all processes ----------------------------------------------------------------

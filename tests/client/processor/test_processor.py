@@ -475,8 +475,9 @@ def test_bad_settings_are_refused(db: eosdb.Database, config: dict[str, Any], to
 def test_ids_and_sink_are_checked_before_anything_runs(db: eosdb.Database, tmp_path: Path) -> None:
     with pytest.raises(eosdb.ConfigError, match="transactional_id"):
         db.processor("in", upper, "out", group_id="g", transactional_id="")
-    with pytest.raises(eosdb.ConfigError, match="group_id"):
-        db.processor("in", upper, "out", group_id="", transactional_id="tx")
+    for group_id in ("", None, 5):
+        with pytest.raises(eosdb.ConfigError, match=f"group_id: got {group_id!r}"):
+            db.processor("in", upper, "out", group_id=cast("str", group_id))
     with pytest.raises(eosdb.UnknownTopicOrPartitionError):
         db.processor("in", upper, "nowhere", group_id="g", transactional_id="tx")
     with pytest.raises(eosdb.ConfigError, match="topics: got none"):
