@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
@@ -215,8 +215,8 @@ def _sending_failed(tracer: Tracer, original: Callable[..., Any]) -> Callable[..
                 **({"error.type": failure.error} if record.deliver_at is None else {}),
             },
         )
-        with span, _true(_is_given_up):
-            original(self, attempt, failure, record)
+        with span:
+            _with(_is_given_up, original, self, attempt, failure, record)
 
     return send_failed
 
@@ -232,19 +232,16 @@ def _committing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., A
         if _is_committing.get() or getattr(self, "records", 1) == 0:
             return original(self, *args, **options)
         processed = _processed.pop(self, [])
-        with (
-            _true(_is_committing),
-            tracer.start_as_current_span(
-                "commit",
-                kind=SpanKind.CLIENT,
-                links=_links(processed),
-                attributes={
-                    **_attributes(None, "commit", "settle"),
-                    "messaging.batch.message_count": len(processed),
-                },
-            ),
+        with tracer.start_as_current_span(
+            "commit",
+            kind=SpanKind.CLIENT,
+            links=_links(processed),
+            attributes={
+                **_attributes(None, "commit", "settle"),
+                "messaging.batch.message_count": len(processed),
+            },
         ):
-            return original(self, *args, **options)
+            return _with(_is_committing, original, self, *args, **options)
 
     return commit
 
@@ -265,14 +262,14 @@ def _mending(_: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
     return mend
 
 
-@contextmanager
-def _true(variable: ContextVar[bool]) -> Iterator[None]:
-    """Set the variable to true while the context lasts."""
-    token = variable.set(True)
-    try:
-        yield
-    finally:
-        variable.reset(token)
+def _with(variable: ContextVar[bool], call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Call with the variable true, in a context of the call's own: an interrupt cannot leave it true."""
+
+    def run() -> Any:
+        variable.set(True)
+        return call(*args, **options)
+
+    return copy_context().run(run)
 
 
 def _attributes(topic: str | None, name: str, kind: str) -> dict[str, str | int]:

@@ -101,26 +101,29 @@ def test_equal_conditions_are_looked_at_once_for_each_commit(
     server: Server, db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    look = k01_fetch._HaveMoved.__call__
+    own: list[bool] = []
+    look, wake = k01_fetch._HaveMoved.__call__, Parking._wake
+
+    def counted(parking: Parking, **given: bool) -> None:
+        looks.append(0)
+        wake(parking, **given)
+
+    def looked(self: Any, broker: Any) -> bool:
+        found = look(self, broker)
+        if threading.current_thread().name == "eosdb-wire-watch":
+            looks[-1] += 1
+        else:
+            own.append(found)
+        return found
+
+    monkeypatch.setattr(Parking, "_wake", counted)
+    monkeypatch.setattr(k01_fetch._HaveMoved, "__call__", looked)
     with contextlib.ExitStack() as opened:
         raws = [opened.enter_context(Raw(server)) for _ in range(READERS)]
         for raw in raws:
             raw.send_frame(fetching(max_wait_ms=FOREVER_MS))
-        wait_for(server, READERS)
-        wake = Parking._wake
-
-        def counted(parking: Parking, **given: bool) -> None:
-            looks.append(0)
-            wake(parking, **given)
-
-        def looked(self: Any, broker: Any) -> bool:
-            # Each reader has one look of its own, before it waits.
-            if looks and threading.current_thread().name == "eosdb-wire-watch":
-                looks[-1] += 1
-            return look(self, broker)
-
-        monkeypatch.setattr(Parking, "_wake", counted)
-        monkeypatch.setattr(k01_fetch._HaveMoved, "__call__", looked)
+        # Each reader has one look of its own, before it waits.
+        assert eventually(lambda: own == [False] * READERS, REAL_TIME)
         write(db)
         for raw in raws:
             assert raw.answer() is not None

@@ -6,8 +6,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar, copy_context
 from typing import Any, Final
 
 from eosdb.errors import ConfigError, IllegalStateError
@@ -60,16 +60,6 @@ def is_asynchronous(handler: object) -> bool:
     )
 
 
-@contextlib.contextmanager
-def running(file: str, *, has_transaction: bool) -> Iterator[None]:
-    """Mark the block as the run of a handler for a record of this file."""
-    token = _running.set((*_running.get(), (file, has_transaction)))
-    try:
-        yield
-    finally:
-        _running.reset(token)
-
-
 def check_may_begin(file: str) -> None:
     """Check that no handler for records of this file is running. A block of `db.begin()` inside a handler
     would commit its rows once for each attempt. Raises IllegalStateError."""
@@ -100,9 +90,18 @@ _NOT_SEVERAL: Final = (ProducerRecord, bytes, str, Mapping)
 
 
 def call(
-    handler: AnyHandler, given: ConsumerRecord | list[ConsumerRecord], tx: Any
+    handler: AnyHandler, given: ConsumerRecord | list[ConsumerRecord], tx: Any, file: str
 ) -> list[object]:
-    """Call the handler and return its results as a list."""
+    """Call the handler for a record of this file, and return its results as a list.
+
+    The mark that it runs is in a context of the call's own, which C code leaves: an interrupt cannot leave
+    the mark behind.
+    """
+    return copy_context().run(_call, handler, given, tx, file)
+
+
+def _call(handler: AnyHandler, given: Any, tx: Any, file: str) -> list[object]:
+    _running.set((*_running.get(), (file, tx is not None)))
     returned = handler(given) if tx is None else handler(given, tx)
     if returned is None:
         return []

@@ -287,8 +287,7 @@ class RecordHandler:
             except Exception as error:
                 raise BatchFailed(len(given), error) from error
         is_batch = self.settings.batch
-        with handlers.running(self._file, has_transaction=tx is not None):
-            results = handlers.call(self._handler, given if is_batch else given[0], tx)
+        results = handlers.call(self._handler, given if is_batch else given[0], tx, self._file)
         # The records of a batch may have different keys, so its results have no key.
         key = None if is_batch else given[0].key
         return [self._ready(key, result) for result in results]

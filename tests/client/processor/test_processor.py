@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -16,8 +17,10 @@ import pytest
 import eosdb
 from eosdb import ConsumerRecord, ManualClock, ProducerRecord, TopicPartition
 from eosdb.client.consumer.consumer import Consumer
+from eosdb.client.processor import handlers
 from eosdb.client.processor.failure import read_failure
 from tests.cases import each
+from tests.chaos.interrupting import Interrupt
 from tests.client.processor.work import Run, fails_for, feed, read, upper, values
 
 
@@ -485,6 +488,21 @@ def test_ids_and_sink_are_checked_before_anything_runs(db: eosdb.Database, tmp_p
     for idle_ms in (-1, "1"):
         with pytest.raises(eosdb.ConfigError, match=f"until_idle_ms: got {idle_ms!r}"):
             db.processor("in", upper, "out", group_id="g").run(cast("int", idle_ms))
+
+
+def test_a_handler_that_is_interrupted_anywhere_leaves_no_mark(db_path: Path) -> None:
+    """Else `db.begin()` would be refused in this thread for ever."""
+    record, at, interrupt = cast("ConsumerRecord", None), 0, Interrupt(0)
+
+    def run() -> None:
+        handlers.call(lambda _: [b"a", b"b"], record, None, str(db_path))
+
+    while at == 0 or interrupt.reached:
+        interrupt, at = Interrupt(at), at + 1
+        with contextlib.suppress(KeyboardInterrupt):
+            interrupt.run(run)
+        handlers.check_may_begin(str(db_path))
+    assert at > 3
 
 
 def test_a_path_will_do(db: eosdb.Database, db_path: Path) -> None:
