@@ -139,8 +139,8 @@ class Notice:
         mine: set[str] = _saying.__dict__.setdefault("actions", set())
         if self.action in mine:
             return
-        mine.add(self.action)
         try:
+            mine.add(self.action)  # Behind a call outside, an interrupt would leave it.
             fields = {"action": self.action, **{name: values[name] for name in self.fields}}
             arguments = (values,) if values else ()
             if self.logger.hasHandlers():
