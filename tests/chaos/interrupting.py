@@ -8,6 +8,7 @@ function counts those places in the thread that calls, in whatever code it runs,
 from __future__ import annotations
 
 import dis
+import gc
 import inspect
 import sys
 from collections.abc import Callable
@@ -31,13 +32,20 @@ class Interrupt:
         self.reached = False
 
     def run(self, function: Callable[[], object]) -> None:
-        """Raises KeyboardInterrupt, unless the function swallows it or is over before."""
-        before = sys.gettrace()
+        """Raises KeyboardInterrupt, unless the function swallows it or is over before.
+
+        The collector rests meanwhile: CPython 3.11 also mixes up its stack when a trace function raises in
+        a finalizer that the collector calls.
+        """
+        before, collects = sys.gettrace(), gc.isenabled()
+        gc.disable()
         sys.settrace(self._trace)
         try:
             function()
         finally:
             sys.settrace(before)
+            if collects:
+                gc.enable()
 
     def _trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
         """Of calls."""
