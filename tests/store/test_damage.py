@@ -56,7 +56,7 @@ def damage_text(data: bytearray, rng: random.Random) -> None:
 
 
 def cut_short(data: bytearray, rng: random.Random) -> None:
-    """The last page is missing, and often more. SQLite takes a file without a whole header for a new one."""
+    """The last page is missing, and often more. SQLite takes a file without its header for a new one."""
     del data[rng.randrange(HEADER, len(data) - PAGE + 1) :]
 
 
