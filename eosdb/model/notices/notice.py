@@ -23,7 +23,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eosdb.model.words import printable
+from eosdb.model.words import printable, shortened
 
 _MOST_KINDS: Final = 1_000
 _NUMBER: Final = re.compile(r"\d+")
@@ -204,11 +204,8 @@ def _with_texts(values: dict[str, object]) -> dict[str, object]:
 
 def one_line(text: object) -> str:
     """Return text from elsewhere, such as an exception's message, as one line: at most 200 characters,
-    unprintable ones escaped."""
-    shown = str(text)
-    if len(shown) > _TEXT_MAX:
-        shown = f"{shown[: _TEXT_MAX - 1]}…"
-    return printable(shown)
+    without the middle, since reasons stand at the end, and unprintable ones escaped."""
+    return printable(shortened(str(text), _TEXT_MAX))
 
 
 def error_text(error: BaseException) -> str:
