@@ -30,8 +30,9 @@ _OF_THE_PROCESS: Final = re.compile(
 )
 """SQLite settings that affect every connection. The last one takes the address of machine code."""
 _WRITES: Final = re.compile(
-    r"\s*(ATTACH|PRAGMA\s+(\w+\s*\.\s*)?(journal_mode\s*[=(]|wal_checkpoint))", re.I
-)
+    r"(\s|--.*\n|/\*[^*]*\*+([^/*][^*]*\*+)*/)*"  # Comments are no part of the statement.
+    r"(ATTACH|PRAGMA\s+(\w+\s*\.\s*)?(journal_mode\s*[=(]|wal_checkpoint))", re.I
+)  # fmt: skip
 _JOURNAL: Final = "Every event, in one total order."
 """The description of the journal, a table that is documented with the views."""
 

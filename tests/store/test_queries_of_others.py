@@ -22,6 +22,7 @@ from eosdb import InvalidRequestError
         "/**/ ATTACH '{folder}/other.db' AS other",
         "PRAGMA journal_mode=DELETE",
         "pragma main . journal_mode (off)",
+        "/* a ** b */ -- c\nPRAGMA journal_mode=DELETE",
         "PRAGMA wal_checkpoint(TRUNCATE)",
         "VACUUM INTO '{folder}/other.db'",
         "SELECT load_extension('libm.so.6')",

@@ -77,7 +77,7 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_263,
+    "engine": 33_264,
     "clients": 10_381,
     "wire": 5_622,
     "testing": 3_177,
