@@ -56,12 +56,12 @@ def damage_text(data: bytearray, rng: random.Random) -> None:
 
 
 def cut_short(data: bytearray, rng: random.Random) -> None:
-    """The last page is missing, and often more. SQLite takes a file without its header for a new one."""
+    """The last page is missing, and often more, but not a part of the header: that is no SQLite file."""
     del data[rng.randrange(HEADER, len(data) - PAGE + 1) :]
 
 
 def cut_last_page(data: bytearray, rng: random.Random) -> None:
-    """SQLite reads what is missing as zeros, which may be what was there."""
+    """SQLite reads the missing bytes as zeros. The last byte of the file is another one, so all is seen."""
     del data[-rng.randrange(1, PAGE) :]
 
 
@@ -87,6 +87,8 @@ def test_a_damaged_file_is_refused_or_reported(
     assert any(word != "sound" for word in answers), "some of the damage is seen"
     if damage is cut_short:
         assert set(answers) == {"refused"}, "and be it only by its length"
+    if damage is cut_last_page:
+        assert "sound" not in answers
 
 
 def answer(path: Path, *, read_only: bool) -> str:

@@ -249,3 +249,9 @@ def test_what_others_wrote_is_one_line() -> None:
 def test_the_page_has_the_notices_of_the_catalog() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert with_notices(text) == text, "python -m scripts.make_notices writes it"
+
+
+def test_a_long_text_keeps_its_end_where_the_reason_stands() -> None:
+    text = one_line("/folder" * 50 + ": no such file\n")
+    assert len(text.removesuffix("\\n")) <= 200
+    assert ": no such file" in text
