@@ -77,14 +77,14 @@ TIERS = {
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
 BUDGET = {
-    "engine": 33_264,
-    "clients": 10_381,
-    "wire": 5_622,
-    "testing": 3_177,
-    "integrations": 7_337,
-    "commands": 9_780,
+    "engine": 33_930,
+    "clients": 10_590,
+    "wire": 5_735,
+    "testing": 3_240,
+    "integrations": 7_485,
+    "commands": 9_975,
 }
-"""The lines of Python that a tier may have. Whoever raises one says in the commit what it buys."""
+"""The lines of Python that a tier may have: 2 % more than it had at the last release. A release lowers them again."""
 DOORS = {
     "eosdb.database": {
         "eosdb.wire",
