@@ -84,7 +84,7 @@ BUDGET = {
     "integrations": 7_485,
     "commands": 9_975,
 }
-"""The lines of Python that a tier may have: 2 % more than it had at the last release. A release lowers them again."""
+"""The lines of Python that a tier may have: 2 % more than at the last release, which lowers them again."""
 DOORS = {
     "eosdb.database": {
         "eosdb.wire",
