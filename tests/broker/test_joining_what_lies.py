@@ -14,7 +14,9 @@ import pytest
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.broker.outbox import JoinedTransaction
+from eosdb.coordinator.projection import apply
 from eosdb.errors import EosdbError, HandlerFailedError, InvalidRequestError
+from eosdb.store.writing.joined_unit import joined
 from tests.conftest import START_MS
 
 TP = TopicPartition("orders", 0)
@@ -107,6 +109,28 @@ def test_whatever_an_authorizer_ignores_or_denies_nothing_is_half_done(
             own.execute("ROLLBACK TO mine")
         own.execute("RELEASE mine")
     assert refused > 100
+
+
+@pytest.mark.parametrize("forms", ["INSERT", "INSERT OR REPLACE", "UPSERT", "UPDATE"])
+def test_a_write_of_any_form_that_an_authorizer_ignores_is_noticed(
+    own: sqlite3.Connection, forms: str
+) -> None:
+    """Also of those forms that no call of today uses here."""
+    values = "INTO counters (name, value) VALUES (?, ?)"
+    statement, parameters = {
+        "UPSERT": (
+            f"INSERT {values} ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            ("a", 1),
+        ),
+        "UPDATE": ("UPDATE counters SET value = ? WHERE name = ?", (77, "topic_id")),
+    }.get(forms, (f"{forms} {values}", ("a", 1)))
+    ignored = {sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE}
+    with joined(own, apply) as unit:
+        own.set_authorizer(authorizer(lambda asked: asked[0] in ignored, sqlite3.SQLITE_IGNORE))
+        with pytest.raises(InvalidRequestError, match="ignores or changes a statement"):
+            unit.execute(statement, parameters)
+        own.set_authorizer(None)
+        unit.execute(statement, parameters)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,19 @@ def test_it_fits_where_a_number_begins_anew(db: eosdb.Database, db_path: Path) -
     assert db.verify().ok
 
 
+@pytest.mark.parametrize("size", [5_552, 5_553, 9_000, 70_000])
+@pytest.mark.parametrize("byte", [b"\xff", b"\0", b"x"])
+def test_it_fits_whatever_a_record_is_made_of_and_however_long_it_is(
+    db: eosdb.Database, db_path: Path, size: int, byte: bytes
+) -> None:
+    """Sums of large bytes are the first that no longer fit into a word."""
+    db.admin.create_topic("t")
+    db.broker.append(TP, RecordBatch([Record(byte * size, byte * size), Record(value=byte * size)]))
+    check(db_path, 2)
+    assert len(db.broker.fetch(TP, 0).records) == 2
+    assert db.verify().ok
+
+
 def test_nothing_is_not_the_same_as_what_is_empty_or_elsewhere() -> None:
     sums = checksum.content_sums
     found = {

@@ -144,6 +144,19 @@ def test_due_ones_enter_in_the_order_of_their_times_and_equals_as_sent(
     assert waiting(db) == ["late"]
 
 
+def test_the_earliest_of_those_that_were_stored_together_is_delivered_in_time(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    now, producer = clock.time_ms(), db.producer()
+    producer.send("t", "last", partition=0, deliver_at=now + 90 * SECOND).result()
+    together = [(due, now + due * SECOND) for due in (50, 10, 70)]
+    records = [ProducerRecord(value=f"{due}", partition=0, deliver_at=at) for due, at in together]
+    producer.send_many("t", records)
+    clock.advance(10 * SECOND)
+    producer.send("t", "a write delivers", partition=1).result()
+    assert values(db) == ["10", "a write delivers"]
+
+
 def test_more_than_a_unit_takes_enter_in_order(db: eosdb.Database, clock: ManualClock) -> None:
     now = clock.time_ms()
     records = [

@@ -6,16 +6,20 @@ import contextlib
 import struct
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.protocol.consumer.fetch import FetchRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 import eosdb
 from eosdb.wire.handlers import k01_fetch
 from eosdb.wire.parking import REAL_TIME, Parking
 from eosdb.wire.server import Server
 from tests.requests import TP
-from tests.wire.raw import FOREVER_MS, Raw, eventually, fetching, header, served
+from tests.wire.peer import Peer, asking
+from tests.wire.raw import FOREVER_MS, Raw, eventually, fetching, header, message, served
 
 READERS = 5
 
@@ -95,6 +99,86 @@ def test_readers_whom_one_commit_wakes_at_one_place_share_one_look_and_what_is_r
         for raw in raws:
             assert b"news" in (raw.answer() or b"")
     assert reads == ["t"]
+
+
+def test_a_read_is_shared_with_nobody_who_may_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The right of one of several readers at one place ends while all wait."""
+    everybody = eosdb.Acl("User:*", "read", "topic", "t")
+    root = eosdb.BrokerConfig(super_users="User:root")
+    with eosdb.connect(tmp_path / "t.db", principal="User:root", config=root) as db:
+        db.admin.set_password("alice", "secret")
+        db.admin.create_acls([everybody])
+        with served(db) as server, contextlib.ExitStack() as opened:
+            monkeypatch.setattr(server._memory, "reading", threading.BoundedSemaphore(1))
+            alice, *others = [opened.enter_context(Raw(server)) for _ in range(READERS)]
+            for frame in (
+                message(SaslHandshakeRequest(mechanism="PLAIN"), 1),
+                message(SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"), 2),
+            ):
+                alice.send_frame(frame)
+                alice.answer()
+            for raw in (alice, *others):
+                raw.send_frame(fetching(max_wait_ms=FOREVER_MS))
+            wait_for(server, READERS)
+            db.admin.create_acls([eosdb.Acl("User:alice", "read", "topic", "t", permission="deny")])
+            write(db)
+            assert all(b"news" in (raw.answer() or b"") for raw in others)
+            assert b"news" not in (alice.answer() or b"")
+
+
+def test_a_read_is_shared_only_within_an_isolation_level(
+    server: Server, db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only read_committed is told which transactions were aborted."""
+    monkeypatch.setattr(server._memory, "reading", threading.BoundedSemaphore(1))
+    pair = db.broker.init_producer_id("x")
+    batch = eosdb.RecordBatch([eosdb.Record(value=b"x" * 5_000)], *pair, 0, True)
+    db.broker.append(TP, batch, transactional_id="x")
+    with contextlib.ExitStack() as opened:
+        peers = [opened.enter_context(Peer(server)) for _ in range(2 * READERS)]
+        polls = [waiting(level, min_bytes=5_100) for level in (0, 1) for _ in range(READERS)]
+        for peer, poll in zip(peers, polls, strict=True):
+            peer.send(poll, 11)
+        wait_for(server, len(peers))
+        db.broker.end_txn("x", *pair, committed=False)
+        for peer, poll in zip(peers, polls, strict=True):
+            (part,) = peer.answer(poll, 11).responses[0].partitions
+            assert part.records
+            aborted = [one.producer_id for one in part.aborted_transactions or ()]
+            assert aborted == [pair.producer_id] * poll.isolation_level
+
+
+def test_a_shared_read_is_no_larger_than_a_client_takes(server: Server, db: eosdb.Database) -> None:
+    large = eosdb.RecordBatch([eosdb.Record(value=b"x" * 100_000)] * 5)
+    with contextlib.ExitStack() as opened:
+        peers = [opened.enter_context(Peer(server)) for _ in range(READERS)]
+        for offset in range(0, 30, 5):  # Which of them reads first depends on the threads.
+            polls = [waiting(0, offset=offset) for _ in peers[1:]]
+            polls.append(waiting(0, offset=offset, max_bytes=150_000))
+            for peer, poll in zip(peers, polls, strict=True):
+                peer.send(poll, 11)
+            wait_for(server, len(peers))
+            db.broker.append(TP, large)
+            for peer, poll in zip(peers, polls, strict=True):
+                (part,) = peer.answer(poll, 11).responses[0].partitions
+                assert 0 < len(part.records) <= poll.max_bytes
+
+
+def waiting(
+    isolation_level: int, *, offset: int = 0, min_bytes: int = 1, max_bytes: int = 2**31 - 1
+) -> FetchRequest:
+    partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 2**31 - 1}
+    return asking(
+        FetchRequest,
+        max_wait_ms=FOREVER_MS,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        topics=[{"topic": "t", "partitions": [partition]}],
+        forgotten_topics_data=[],
+    )
 
 
 def test_equal_conditions_are_looked_at_once_for_each_commit(

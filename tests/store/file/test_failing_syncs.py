@@ -6,6 +6,7 @@ is this file's `python -m`. Power cuts in numbers are in tests/chaos.
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 import eosdb
 from eosdb import TopicPartition
 from eosdb.store.file.locks import WriterMutex
+from eosdb.store.wal import renew
+from eosdb.system.road import road
 from tests.chaos import power
 from tests.chaos.test_power_cuts import cut, disk
 from tests.programs import ended
@@ -242,3 +245,21 @@ def test_what_the_system_has_dropped_is_not_written_over_it(db_path: Path) -> No
         db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=b"refused")]))
     with pytest.raises(eosdb.CorruptDatabaseError, match="and they are lost"):
         db.close()
+
+
+def test_a_renewed_wal_is_compared_with_what_the_disk_has(
+    db_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page cache has what was written, so it is dropped before it is read again."""
+
+    def drop_cached(descriptor: int) -> None:
+        """The disk has lost the last bytes of the WAL."""
+        os.pwrite(descriptor, b"\xff" * 8, os.fstat(descriptor).st_size - 8)
+
+    with eosdb.connect(db_path) as db:
+        db.admin.create_topic("t")
+        whole = Path(f"{db_path}-wal").read_bytes()
+        monkeypatch.setattr(road, "drop_cached", drop_cached)
+        with pytest.raises(eosdb.StorageError, match="disk failed to sync"):
+            renew(str(db_path))
+        Path(f"{db_path}-wal").write_bytes(whole)

@@ -54,6 +54,37 @@ def test_it_is_gone_when_the_unit_is_undone(db: eosdb.Database) -> None:
     assert db._store.write(see) == set()
 
 
+def test_it_is_gone_when_a_signal_has_ended_the_undoing(
+    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(unit: Unit) -> None:
+        see(unit, 1)
+        raise ValueError("on purpose")
+
+    def interrupted(_: Unit) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Unit, "discard", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        db._store.write(fail)
+    monkeypatch.undo()
+    assert db._store.write(see) == set()
+
+
+def test_a_block_trusts_nothing_of_one_that_was_undone(db: eosdb.Database) -> None:
+    """Meanwhile another has written as many events, so that the newest position is the same."""
+    db.admin.create_topic("t")
+    with db.producer() as producer:
+        producer.send("t", "0").result()
+        with pytest.raises(ZeroDivisionError), db.begin() as tx:
+            assert tx.publish("t", "undone").offset == 1
+            raise ZeroDivisionError
+        assert producer.send("t", "1").result().offset == 1
+        with db.begin() as tx:
+            assert tx.publish("t", "2").offset == 2
+    assert db.verify().ok
+
+
 def test_too_much_is_not_remembered(db: eosdb.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "_REMEMBERED_MAX", 40)
     most = 0

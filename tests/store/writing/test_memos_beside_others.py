@@ -238,3 +238,30 @@ def test_a_damaged_event_of_others_costs_what_is_remembered_and_no_write(
             last = "(SELECT max(position) FROM journal)"
             file.execute(f"UPDATE journal SET detail = 'no JSON' WHERE position = {last}")
         assert send(mine) == 5
+
+
+def test_offsets_that_another_has_added_to_a_transaction_are_committed_with_it(
+    db: eosdb.Database, other: eosdb.Database
+) -> None:
+    """One that ends a transaction without offsets remembers that its producer has none."""
+    at = eosdb.TopicPartition("t", 0)
+    pair = db.broker.init_producer_id("x")
+    for offset in range(1, 5):
+        db.broker.add_partitions_to_txn("x", *pair, [at])
+        pair = db.broker.end_txn("x", *pair, committed=True)
+        other.broker.add_offsets_to_txn("x", *pair, "g")
+        other.broker.txn_offset_commit("x", "g", *pair, {at: eosdb.OffsetAndMetadata(offset)})
+        pair = db.broker.end_txn("x", *pair, committed=True)
+        assert db.broker.offset_fetch("g")[at].offset == offset
+    assert db.verify().ok
+
+
+def test_no_producer_id_is_given_out_twice(db_path: Path, clock: eosdb.ManualClock) -> None:
+    """Databases that take blocks of ids in turn; a block is used up soon."""
+    config = BrokerConfig(producer_id_block_size=2)
+    with (
+        eosdb.connect(db_path, clock=clock, config=config) as one,
+        eosdb.connect(db_path, clock=clock, config=config) as two,
+    ):
+        ids = [db.broker.init_producer_id().producer_id for _ in range(9) for db in (one, two)]
+    assert len(set(ids)) == 18

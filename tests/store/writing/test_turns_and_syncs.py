@@ -3,6 +3,7 @@ nobody waits for a lock any more."""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,6 +90,25 @@ def test_a_failed_sync_is_known_to_everybody_until_it_is_made_good(
         assert not other.has_sync_failed()
         assert not sync_has_failed(path.removesuffix("-lock"))
         one.note_sync(failed=False)
+
+
+def test_a_failed_sync_that_cannot_be_noted_is_remembered(
+    two: tuple[WriterMutex, WriterMutex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that refuses the sync may refuse the note, too."""
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, "on purpose")
+
+    one, other = two
+    monkeypatch.setattr(os, "pwrite", fail)
+    one.note_sync(failed=True)
+    monkeypatch.undo()
+    assert one.has_sync_failed()
+    other.note_sync(failed=False)  # It knows nothing of this failure.
+    assert one.has_sync_failed()
+    one.note_sync(failed=False)
+    assert not one.has_sync_failed()
 
 
 def test_a_lock_that_comes_when_nobody_waits_any_more_is_let_go(
