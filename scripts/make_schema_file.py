@@ -1,6 +1,6 @@
 """Makes the small file of the current schema that later versions must be able to open.
 
-    python -m scripts.make_schema_file tests/data/schema_0003.db
+    python -m scripts.make_schema_file tests/data/schema_0001.db
 
 Run once per released schema, before it is released; the file is never made again. It has an event of every
 kind, and a history that begins at a baseline; tests/store/schema asks for both.

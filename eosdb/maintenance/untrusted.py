@@ -33,7 +33,6 @@ from eosdb.store.schema import guard, newest
 from eosdb.store.schema.migrate import Opened
 from eosdb.store.schema.newest import (
     ALEMBICS,
-    ALEMBICS_BEFORE_5,
     APPLICATION_ID,
     IDENTITY_TABLE,
     SCHEMA_VERSION,
@@ -195,7 +194,6 @@ def _compared(connection: sqlite3.Connection) -> tuple[list[str], list[str], lis
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
     connection.text_factory = str
     ours = {(entry.type, entry.name): {(entry.table, entry.sql)} for entry in newest_schema()}
-    ours["table", ALEMBICS].add((ALEMBICS, ALEMBICS_BEFORE_5))
     equal = {row[:2] for row in rows if row[2:] in ours.get(row[:2], ())}
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     is_marked = application_id == APPLICATION_ID
@@ -205,7 +203,7 @@ def _compared(connection: sqlite3.Connection) -> tuple[list[str], list[str], lis
     if file.version != SCHEMA_VERSION:
         return [
             f"it states schema {file.version}, but this eosdb can check only schema {SCHEMA_VERSION}; "
-            "upgrade a copy of it where it can do no harm, and check that"
+            "check it with the eosdb that wrote it"
         ], [], []  # fmt: skip
     typed: dict[str, str] = {}
     if ("table", "eosdb_json_views") in equal:

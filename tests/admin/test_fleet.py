@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -11,7 +12,6 @@ import pytest
 
 import eosdb
 from eosdb import DatabaseNotFoundError, InvalidRequestError
-from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +120,8 @@ def test_a_file_that_cannot_be_read_is_named(folder: Path, tmp_path: Path, damag
     if damage == "not a database":
         broken.write_text("hello")
     elif damage == "another schema":
-        shutil.copy(ROOT / "tests/data/schema_0009.db", broken)
+        with contextlib.closing(sqlite3.connect(broken)) as connection:
+            connection.execute("PRAGMA user_version=0")
     else:
         with eosdb.connect(broken) as db:
             db.admin.drop_view("amounts")

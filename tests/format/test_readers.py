@@ -39,8 +39,8 @@ QUIET = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 LOGGING = "/usr/share/java/slf4j-api.jar"
 """Newer drivers want it."""
 NAMES = [
-    *(f"schema_{number:04}.db" for number in range(1, 12)),
-    "everything.db", "empty.db", "sides.db", "published.db", "baseline.db", "adopted.db", "decided.db",
+    "schema_0001.db", "everything.db", "empty.db", "sides.db", "published.db", "baseline.db",
+    "adopted.db", "decided.db",
     *(f"simulated-{seed}{end}.db" for seed in (2, 3, 10) for end in ("", "-end")),
 ]  # fmt: skip
 Lines = list[list[Any]]
@@ -271,15 +271,14 @@ def test_verify_sees_that_an_invariant_does_not_hold(
             assert "this is not an event that this eosdb knows" in str(error)
 
 
-@pytest.mark.parametrize(("reader", "number"), [("python", 10), ("python", 12), ("java", 12)])
+@pytest.mark.parametrize(("reader", "number"), [("python", 2), ("java", 2)])
 def test_a_reader_refuses_a_file_of_another_schema(
     reader: str, number: int, tmp_path: Path
 ) -> None:
     eosdb.connect(tmp_path / "x.db").close()
     with sqlite3.connect(tmp_path / "x.db") as connection:
         connection.execute(f"PRAGMA user_version={number}")
-        if number > files.SCHEMA:
-            connection.execute("UPDATE eosdb_file SET read_version = ?", (number,))
+        connection.execute("UPDATE eosdb_file SET read_version = ?", (number,))
     done = READERS[reader]([tmp_path / "x.db"])
     assert done.returncode != 0
     assert f"has schema {number}, expected {files.SCHEMA}" in done.stderr

@@ -17,7 +17,7 @@ from eosdb.store.schema.row_checksum import row_checksum
 from tests.maintenance.everything import Raw, changing
 from tests.tidy.tree import ROOT
 
-FILE: Final = "tests/data/schema_0011.db"
+FILE: Final = "tests/data/schema_0001.db"
 VECTORS: Final = ROOT / "tests/format/vectors.json"
 ORDERS: Final = 4
 """The id of the partition orders-0, with six records behind the baseline."""
@@ -52,12 +52,8 @@ def _altered_record(breaking: Breaking) -> None:
     breaking.run("UPDATE records SET value = X'6F70656E21' WHERE value = X'6F70656E'")
 
 
-def _no_checksum(breaking: Breaking) -> None:
-    breaking.run("UPDATE journal SET checksum = NULL WHERE position = 60")
-
-
 def _two_rows(breaking: Breaking) -> None:
-    breaking.run("INSERT INTO eosdb_alembic_version VALUES ('0012')")
+    breaking.run("INSERT INTO eosdb_alembic_version VALUES ('0002')")
 
 
 def _gap(breaking: Breaking) -> None:
@@ -112,7 +108,6 @@ def _schema(breaking: Breaking) -> None:
 BROKEN: Final[dict[str, Callable[[Breaking], None]]] = {
     "rows' checksums": _altered_row,
     "records' checksums": _altered_record,
-    "no checksum": _no_checksum,
     "one row": _two_rows,
     "positions": _gap,
     "kinds": _unknown,

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-import eosdb
 from tests.cases import each
 from tests.hunts import session
 from tests.hunts.actors import ACTORS
 from tests.hunts.faults import FAULTS
 from tests.hunts.faults.fault import cannot
-from tests.hunts.faults.maintenance import back_to_8
 from tests.hunts.judge import Log, in_part, misjudged
 from tests.hunts.ledger import Ledger, Ledgers, Operation, Place
 from tests.tidy.tree import ROOT
@@ -59,25 +55,6 @@ def test_an_operation_that_is_not_atomic_may_be_there_in_part_when_it_is_unknown
     assert not misjudged([operation("unknown", is_atomic=False)], log(1, count=0))
     assert misjudged([operation("unknown", is_atomic=False)], log(1, 1, count=0))
     assert not in_part(log(1, count=0))
-
-
-def test_a_compacted_file_goes_back_to_an_older_schema_and_comes_again(db_path: Path) -> None:
-    """An event of schema 8 has no sums of records, so the way back takes them away."""
-    with eosdb.connect(db_path) as db:
-        compacted = {
-            "cleanup.policy": "compact",
-            "min.cleanable.dirty.ratio": "0",
-            "segment.ms": "1",
-        }
-        db.admin.create_topic("t", config=compacted)
-        with db.producer() as producer:
-            for number in range(9):
-                producer.send("t", key="k", value=str(number))
-        assert db.housekeeping().compacted_records == 8
-    with closing(sqlite3.connect(db_path, isolation_level=None)) as old:
-        old.executescript(back_to_8(old))
-    with eosdb.connect(db_path) as db:
-        assert db.verify().ok
 
 
 def test_each_record_of_what_is_not_atomic_is_held_against_its_own_outcome() -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import sqlite3
 from pathlib import Path
 
 import pytest
 
 import eosdb
 from eosdb import BrokerConfig, ManualClock, Record, TopicPartition
-from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import STEPS_PER_UNIT
-from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -96,42 +91,6 @@ def test_many_keys_are_forgotten_in_many_units(db_path: Path, clock: ManualClock
         ).rows
         assert [size for (size,) in sizes] == [STEPS_PER_UNIT, STEPS_PER_UNIT, 1]
         assert db.verify().ok
-
-
-def used_at(position: int, time_ms: int, number: int) -> tuple[object, ...]:
-    """The row of an event as schema 7 wrote it."""
-    detail = f'{{"idempotency_key":"key {number}","offset":0,"record_timestamp":7}}'
-    row = (position, "IdempotencyKeyUsed", time_ms, "orders", 0, None, detail)
-    return (*row, row_checksum(*row))
-
-
-def test_keys_of_an_older_file_are_as_old_as_their_use(tmp_path: Path, clock: ManualClock) -> None:
-    """The revision finds the time of each in the events."""
-    path = tmp_path / "old.db"
-    shutil.copy(ROOT / "tests/data/schema_0007.db", path)
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as old:
-        ((last, partition_id),) = old.execute(
-            "SELECT (SELECT max(position) FROM journal), min(partition_id) FROM partitions"
-        )
-        assert partition_id == 1
-        for i in range(5):
-            old.execute(
-                "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (*used_at(last + 1 + i, clock.time_ms() + i * DAY_MS, i),),
-            )
-            old.execute(
-                "INSERT INTO eosdb_idempotency_keys VALUES ('orders', ?, 0, 0, 7)", (f"key {i}",)
-            )
-    clock.advance(6 * DAY_MS)
-    with opened(path, clock, 3 * DAY_MS) as db:
-        used = (
-            "SELECT used_time FROM eosdb_idempotency_keys WHERE idempotency_key GLOB 'key *' "
-            "ORDER BY idempotency_key"
-        )
-        expected = [(clock.time_ms() + (i - 6) * DAY_MS,) for i in range(5)]
-        assert [*db.query(used).rows] == expected
-        assert db.verify().ok
-        assert db.housekeeping().expired_idempotency_keys == 4 + 2, "and the file's own"
 
 
 def test_nothing_stays_of_a_sink_that_has_finished(db_path: Path, clock: ManualClock) -> None:

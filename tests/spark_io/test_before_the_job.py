@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +24,19 @@ from eosdb.spark_io.source import EosdbDataSource, Records
 from eosdb.spark_io.writing import outgoing
 from tests.spark_io.like_spark import SCHEMA, Reader, texts
 from tests.spark_io.making import make
-from tests.tidy.tree import ROOT
 
 
 @pytest.fixture
 def orders(tmp_path: Path) -> Path:
     make(tmp_path / "orders.db", range(10))
     return tmp_path / "orders.db"
+
+
+def of_an_older_schema(orders: Path, path: Path) -> Path:
+    shutil.copy(orders, path)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version=0")
+    return path
 
 
 @pytest.mark.parametrize("how", ["writer", "streamWriter"])
@@ -43,7 +51,7 @@ def test_a_target_that_is_missing_or_has_no_such_topic_is_refused_before_the_job
         start(orders, "nowhere")
     with pytest.raises(DatabaseNotFoundError, match="does not exist"):
         start(tmp_path / "nothing.db", "orders")
-    older = Path(shutil.copy(ROOT / "tests/data/schema_0009.db", tmp_path / "older.db"))
+    older = of_an_older_schema(orders, tmp_path / "older.db")
     start(older, "orders")  # The commit upgrades it.
 
 
@@ -171,7 +179,7 @@ def test_a_checkpoint_of_one_file_is_one_of_several_files_and_back(
 
 
 def test_a_device_of_an_older_schema_is_left_out_and_named(orders: Path, tmp_path: Path) -> None:
-    older = shutil.copy(ROOT / "tests/data/schema_0009.db", tmp_path / "older.db")
+    older = of_an_older_schema(orders, tmp_path / "older.db")
     with pytest.raises(eosdb.errors.SchemaOutOfDateError, match="ignoreCorruptFiles=true"):
         Reader(tmp_path / "*.db")()
     reader = Reader(tmp_path / "*.db", ignoreCorruptFiles=True)

@@ -21,7 +21,7 @@ from eosdb.store.file.locks import WriterMutex
 from tests.concurrency.worker import threads
 from tests.programs import ended
 from tests.readers import committed_values, dump_state
-from tests.store.schema.test_schema import UPGRADED, Old
+from tests.store.schema.later import UPGRADED, Old, make_package
 
 pytestmark = pytest.mark.process
 
@@ -364,14 +364,15 @@ def test_threads_that_share_a_commit_for_which_there_is_no_room(small_disk: Path
 
 @pytest.mark.parametrize("room", [0, 45_000])
 def test_an_upgrade_for_which_there_is_no_room(small_disk: Path, tmp_path: Path, room: int) -> None:
-    old = Old(tmp_path)
+    old = Old(tmp_path, make_package(tmp_path / "later"))
     old.path = Path(shutil.copy(old.path, small_disk))
     ballast = take_all(small_disk)
     os.truncate(ballast, ballast.stat().st_size - room)
-    assert old.upgrade() == (0, "DatabaseFullError", "")
+    _, (said,), _ = old.upgrade()
+    assert said.startswith("DatabaseFullError: ")
     ballast.unlink()
     old.check_unchanged()
-    assert old.upgrade() == (0, UPGRADED, "")
+    assert old.upgrade() == (0, [UPGRADED], "")
 
 
 LIMITED = """

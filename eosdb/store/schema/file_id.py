@@ -32,7 +32,7 @@ class Needs(NamedTuple):
     """The first release of eosdb with the file's schema."""
 
 
-NEWEST: Final = Needs(11, "1.0")
+NEWEST: Final = Needs(1, "1.0")
 """The needs of the newest schema. A revision raises `read_version` if a program of the earlier schema would
 misread a record, offset, group or transaction."""
 _SAVE: Final = """
@@ -47,9 +47,8 @@ def renew(connection: sqlite3.Connection) -> None:
 
 
 def bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Store the `Needs` of the newest schema inside the caller's unit, and an id if the file has none."""
-    row = connection.execute("SELECT file_id FROM eosdb_file").fetchone()
-    _save(connection, _new() if row is None else str(row[0]))
+    """Store the `Needs` of the newest schema inside the caller's unit."""
+    _save(connection, read(connection))
 
 
 def _save(connection: sqlite3.Connection, file_id: str) -> None:
@@ -68,12 +67,23 @@ def read(source: Source) -> str:
     return str(row[0])
 
 
+_UNKNOWN: Final = Needs(0, "")
+_OF_DEVELOPMENT: Final = (_UNKNOWN, Needs(10, "1.0"), Needs(11, "1.0"))
+"""What files of development versions store; the oldest ones have no such table or columns."""
+
+
+# decisions/0072: releases number their schemas from 1, too.
+def is_of_development(version: int, needs: Needs | None) -> bool:
+    """Whether a development version before 1.0 made the file. Their schemas had the numbers 1 to 11."""
+    return 1 < version < 12 and needs in _OF_DEVELOPMENT
+
+
 def needs(connection: sqlite3.Connection) -> Needs | None:
     """Return the stored `Needs`, perhaps of a newer schema; None if the file stores none."""
     try:
         row = connection.execute("SELECT read_version, first_release FROM eosdb_file").fetchone()
-    except sqlite3.DatabaseError:
-        return None
+    except sqlite3.DatabaseError as error:
+        return _UNKNOWN if "no such" in str(error) else None
     return Needs(*row) if row is not None and (*map(type, row),) == (int, str) else None
 
 

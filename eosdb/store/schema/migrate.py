@@ -150,6 +150,8 @@ class Found(NamedTuple):
     is_adopted: bool
     needs: file_id.Needs | None = None
     """The `Needs` of a schema that this program does not know."""
+    is_of_development: bool = False
+    """Whether a version before 1.0 made it (`file_id.is_of_development`)."""
 
 
 def identify(path: str, busy_timeout_ms: int, *, by_header: bool = False) -> Found | None:
@@ -223,12 +225,14 @@ def _found(connection: sqlite3.Connection, path: str, content: newest.Kind, vers
         raise errors.CorruptDatabaseError(
             f"{path} does not store the schema of eosdb's tables in {newest.ALEMBICS}; restore a backup"
         )
-    needs = None
+    needs = file_id.needs(connection)
+    found = Found(version, not is_in_wal_mode(connection, path), content.is_adopted)
+    if file_id.is_of_development(version, needs):
+        return found._replace(is_of_development=True)
     if version > SCHEMA_VERSION:
-        needs = file_id.needs(connection)
-    else:
-        check_journal(connection, path)
-    return Found(version, not is_in_wal_mode(connection, path), content.is_adopted, needs)
+        return found._replace(needs=needs)
+    check_journal(connection, path)
+    return found
 
 
 def _version_in_header(path: str) -> int | None:
@@ -333,7 +337,11 @@ def check_newest(connection: sqlite3.Connection, path: str) -> None:
     errors of `open_file`."""
     content = newest.of(connection)
     assert content.version is not None
-    file = Found(content.version, not is_in_wal_mode(connection, path), content.is_adopted)
+    if content.version == SCHEMA_VERSION:
+        file = Found(SCHEMA_VERSION, not is_in_wal_mode(connection, path), content.is_adopted)
+    else:
+        file = _found(connection, path, content, content.version)
+    _check_not_of_development(path, file)
     _check_not_published(path, file)
     _check_version(path, file, "a transaction of another program's")
 
@@ -429,10 +437,22 @@ def _check_not_published(path: str, file: Found | None) -> None:
 
 
 def _check_may_write(path: str, file: Found | None) -> None:
-    """Raises ReadOnlyDatabaseError for a published copy, SchemaTooNewError for a newer schema."""
+    """Raises ReadOnlyDatabaseError for a published copy, SchemaTooNewError for a newer schema, and
+    SchemaOutOfDateError for a file of a development version."""
+    _check_not_of_development(path, file)
     _check_not_published(path, file)
     if file is not None and file.version > SCHEMA_VERSION:
         raise errors.SchemaTooNewError(_too_new(path, file.version, file.needs))
+
+
+# decisions/0072: the numbers 1 to 11 are used again, so eosdb_file tells such a file from a release's.
+def _check_not_of_development(path: str, file: Found | None) -> None:
+    if file is not None and file.is_of_development:
+        raise errors.SchemaOutOfDateError(
+            f"{path} has schema {file.version} of a development version of eosdb, from before 1.0, and no "
+            "release can read it; it was not changed. Read its records with the version that wrote it, and "
+            "send them to a new file"
+        )
 
 
 def _too_new(path: str, version: int, needs: file_id.Needs | None) -> str:
@@ -464,6 +484,7 @@ def check_known(connection: sqlite3.Connection) -> None:
 
 def _check_version(path: str, file: Found | None, because: str) -> None:
     error: errors.EosdbError
+    _check_not_of_development(path, file)
     version = 0 if file is None else file.version
     if file is None:
         error = errors.NotAnEosdbFileError(

@@ -1,7 +1,7 @@
 """The newest schema as SQL: the result of all revisions, and the documented views.
 
-The revisions define the schema. Alembic needs a quarter of a second to run them, so their result for an
-empty file is kept as a script, and a test compares the two. 64-bit integers are declared INT: Spark's JDBC
+The revisions define the schema. Each has a script of plain SQL, and a new file gets all of them without
+Alembic, which would need a quarter of a second. 64-bit integers are declared INT: Spark's JDBC
 reader takes INTEGER for 32 bits. A projection's statement exists twice: for the live tables and for the
 baseline's.
 
@@ -55,7 +55,7 @@ def _revision(connection: sqlite3.Connection) -> int:
 
 APPLICATION_ID: Final = 0x656F7364
 """The letters `eosd`, stored in the field `application_id` of the SQLite header."""
-SCHEMA_VERSION: Final = 11
+SCHEMA_VERSION: Final = 1
 """The number of the newest revision in `migrations`."""
 EVENT_TABLES: Final = ("journal", "records")
 # decisions/0009: a rebuild keeps this table, because no event records a group session.
@@ -66,8 +66,11 @@ IDENTITY_TABLE: Final = "eosdb_file"
 BASELINE_TABLE: Final = "eosdb_baseline"
 """The table with the position of the baseline. The copies of the folded tables have this name as prefix."""
 ALEMBICS: Final = "eosdb_alembic_version"
-ALEMBICS_BEFORE_5: Final = f"CREATE TABLE {ALEMBICS} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
-"""The statement that created this table before schema 5."""
+_OF_ALEMBIC: Final = (
+    f"CREATE TABLE {ALEMBICS} (\n\tversion_num VARCHAR(32) NOT NULL, \n\t"
+    f"CONSTRAINT {ALEMBICS}_pkc PRIMARY KEY (version_num)\n)"
+)
+"""Alembic creates its table by this text, so a new file equals an upgraded one."""
 
 
 class SchemaObject(NamedTuple):
@@ -145,7 +148,7 @@ def unlike(connection: sqlite3.Connection) -> list[tuple[SchemaObject, str]]:
         there = present.get(wanted[:2])
         if there is None:
             found.append((wanted, f"{wanted.name}: this {wanted.type} of eosdb's is gone"))
-        elif there != wanted[2:] and (wanted.name, there[1]) != (ALEMBICS, ALEMBICS_BEFORE_5):
+        elif there != wanted[2:]:
             found.append((wanted, f"{wanted.name}: this {wanted.type} is not as eosdb makes it"))
     return found
 
@@ -165,12 +168,15 @@ def stamp(connection: sqlite3.Connection, version: int) -> None:
 
 def statements() -> list[str]:
     """Return the statements that create the result of all revisions in an empty database."""
-    script = files("eosdb.migrations").joinpath("newest.sql").read_text(encoding="utf-8")
-    return [part for part in script.split(STATEMENT_END) if part]
+    names = files("eosdb.migrations.versions").iterdir()
+    scripts = sorted((f for f in names if f.name.endswith(".sql")), key=lambda f: f.name)
+    texts = [script.read_text(encoding="utf-8") for script in scripts]
+    stamp = f"INSERT INTO {ALEMBICS} VALUES ('{SCHEMA_VERSION:04}')"
+    return [_OF_ALEMBIC, stamp, *(part for text in texts for part in text.split(_STATEMENT_END))]
 
 
-STATEMENT_END: Final = ";\n\n"
-"""The separator of the script; no statement contains it."""
+_STATEMENT_END: Final = ";\n\n"
+"""The separator of the scripts; no statement contains it."""
 
 
 def create_views(connection: sqlite3.Connection) -> None:

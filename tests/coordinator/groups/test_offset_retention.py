@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -18,41 +16,6 @@ pytestmark = pytest.mark.slow
 TP = TopicPartition("t", 0)
 DAY_MS = 24 * 3600 * 1000
 RETENTION_MS = 7 * DAY_MS
-TO_SCHEMA_3 = """
-DROP TRIGGER journal_refuses_delete;
-CREATE TRIGGER journal_refuses_delete BEFORE DELETE ON journal
-    BEGIN SELECT RAISE(ABORT, 'the journal is append only'); END;
-DROP INDEX group_offsets_retention;
-ALTER TABLE group_offsets DROP COLUMN retain_from;
-CREATE INDEX group_offsets_age ON group_offsets (commit_timestamp);
-DROP TABLE eosdb_idempotency_keys;
-DROP TABLE eosdb_sinks;
-DROP TABLE eosdb_json_views;
-DROP TABLE eosdb_sink_batches;
-DROP TABLE eosdb_file;
-DROP TABLE eosdb_scram_credentials;
-DROP TABLE eosdb_group_configs;
-DROP VIEW scheduled_records;
-DROP TABLE eosdb_scheduled;
-ALTER TABLE groups DROP COLUMN group_type;
-ALTER TABLE groups DROP COLUMN assignment_epoch;
-ALTER TABLE groups DROP COLUMN metadata_hash;
-ALTER TABLE records DROP COLUMN checksum;
-ALTER TABLE journal DROP COLUMN checksum;
-ALTER TABLE group_sessions DROP COLUMN checksum;
-ALTER TABLE partitions DROP COLUMN last_aborted_offset;
-ALTER TABLE partitions DROP COLUMN checked_from;
-ALTER TABLE partitions DROP COLUMN cleaned_sum;
-ALTER TABLE partitions DROP COLUMN checksum;
-ALTER TABLE transaction_index DROP COLUMN previous_offset;
-ALTER TABLE transaction_index DROP COLUMN checksum;
-ALTER TABLE eosdb_alembic_version RENAME TO alembic_version;
-UPDATE alembic_version SET version_num = '0003';
-PRAGMA user_version = 3;
-"""
-BASELINE_TABLES = (
-    "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'eosdb_baseline*'"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -230,23 +193,6 @@ def test_what_is_due_is_what_expires_whatever_happened_before(
     classic_db.housekeeping()
     assert classic_db.housekeeping().expired_offsets == 0
     assert classic_db.verify().ok
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_an_upgraded_file_keeps_its_offsets_as_long_as_a_new_one(
-    classic_db: eosdb.Database, db_path: Path, clock: ManualClock, seed: int
-) -> None:
-    live_through(classic_db, clock, seed, (1_000, 5_000))
-    classic_db.close()
-    question = "SELECT group_id, topic, partition, retain_from FROM group_offsets ORDER BY 1, 2, 3"
-    with contextlib.closing(sqlite3.connect(db_path)) as raw:
-        before = raw.execute(question).fetchall()
-        raw.executescript(TO_SCHEMA_3)
-        for (table,) in raw.execute(BASELINE_TABLES).fetchall():
-            raw.execute(f"DROP TABLE {table}")
-    with eosdb.connect(db_path, clock=clock) as upgraded:
-        assert upgraded.verify().ok
-        assert list(upgraded.query(question).rows) == before
 
 
 # -- deleting offsets by hand -------------------------------------------------------------------

@@ -13,7 +13,6 @@ from typing import Final
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.store.schema.row_checksum import row_checksum
 from tests.hunts import judge
 from tests.hunts.actors.actor import Actor
 from tests.hunts.faults.fault import Fault
@@ -98,7 +97,7 @@ class Removal(Fault):
 class Upgrade(Fault):
     name = "upgrade"
     summary = (
-        "the programs end, the file gets the schema of before, an upgrade is killed and repeated"
+        "the programs end, the file states the schema before, an upgrade is killed and repeated"
     )
     ends = frozenset({"client", "server", "feeder", "other"})
 
@@ -108,7 +107,7 @@ class Upgrade(Fault):
             role.kill()
         world.until(lambda: not _holders(world, path), "nobody has the file open")
         with closing(sqlite3.connect(path, isolation_level=None)) as old:
-            old.executescript(back_to_8(old))
+            old.execute("PRAGMA user_version=0")
         upgrade = world.run("migrate", path)
         time.sleep(world.rng.uniform(0.1, 1.5))
         upgrade.send_signal(signal.SIGKILL)
@@ -116,57 +115,6 @@ class Upgrade(Fault):
         with world.looking:  # An upgrade is refused while anybody has the file open.
             world.finish("migrate", path)
         return True
-
-
-_NEWER: Final = {
-    "groups": ("group_type", "assignment_epoch", "metadata_hash"),
-    "eosdb_baseline_groups": ("group_type", "assignment_epoch", "metadata_hash"),
-    "eosdb_file": ("read_version", "first_release"),
-    "partitions": ("cleaned_sum",),
-    "eosdb_baseline_partitions": ("cleaned_sum",),
-    "eosdb_baseline": ("checked_from", "rows_sum"),
-}
-_NEWER_TABLES: Final = ("scheduled", "group_configs", "scram_credentials")
-_CHECKED_BEFORE: Final = {"eosdb_baseline_partitions", "eosdb_baseline_transaction_index"}
-"""Copies that had checksums in schema 8."""
-
-_WITHOUT_SUMS: Final = """
-    UPDATE journal SET detail = json_remove(detail, '$.passed_sum', '$.removed_sum', '$.cleaned_sum')
-    WHERE kind IN ('LogCleaned', 'LogStartOffsetMoved');
-    UPDATE journal SET checksum =
-    row_checksum(position, kind, timestamp, topic, partition, transactional_id, detail)
-    WHERE kind IN ('LogCleaned', 'LogStartOffsetMoved')"""
-
-
-def back_to_8(connection: sqlite3.Connection) -> str:
-    """The statements that undo all revisions since schema 8."""
-    connection.create_function("row_checksum", -1, row_checksum)
-    trigger = "SELECT sql FROM sqlite_master WHERE name = 'journal_refuses_update'"
-    (refusal,) = connection.execute(trigger).fetchone()
-    tables = {
-        name
-        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-    }
-    newer = {f"{prefix}_{it}" for prefix in ("eosdb", "eosdb_baseline") for it in _NEWER_TABLES}
-    copies = {it for it in tables - newer if it.startswith("eosdb_baseline_")} - _CHECKED_BEFORE
-    drops = [
-        f"ALTER TABLE {table} DROP COLUMN {it}" for table, names in _NEWER.items() for it in names
-    ]
-    drops += [f"ALTER TABLE {table} DROP COLUMN checksum" for table in sorted(copies)]
-    return ";\n".join(
-        [
-            "BEGIN IMMEDIATE",
-            "DROP TRIGGER journal_refuses_update",
-            _WITHOUT_SUMS,
-            refusal,
-            "DROP VIEW scheduled_records",
-            *(f"DROP TABLE {it}" for it in sorted(newer)),
-            *drops,
-            "UPDATE eosdb_alembic_version SET version_num = '0008'",
-            "PRAGMA user_version = 8",
-            "COMMIT",
-        ]
-    )
 
 
 def _holders(world: World, path: Path) -> list[int]:

@@ -1,5 +1,5 @@
-"""The files of each schema, made by the code of its time (scripts/make_schema_file.py; those of 1 to 9 by
-the last commit before the next schema), with an event of every kind that there was then."""
+"""The file of each released schema, made by the code of its time (scripts/make_schema_file.py), with an
+event of every kind that there was then."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ from eosdb.admin import summary
 from eosdb.store.schema import newest
 from tests.readers import committed_values
 from tests.store.schema.foreign_files import PLACES, owner, theirs, write
-from tests.store.schema.schema_files import schema_file
 
 pytestmark = pytest.mark.slow
 
@@ -75,28 +74,6 @@ def test_the_owners_program_and_eosdb_write_at_the_same_time(adopted: Path) -> N
     assert len(found.rows["moz_historyvisits"]) == 2 * WRITES + 1
     assert found.rows["moz_origins"][0][3] == WRITES - 1
     assert found.settings["user_version"] == 77 + WRITES
-
-
-def test_an_older_adopted_file_is_upgraded_and_its_header_left_alone(db_path: Path) -> None:
-    shutil.copy(schema_file(newest.SCHEMA_VERSION - 1), db_path)
-    run(
-        db_path,
-        "PRAGMA journal_mode=WAL",
-        "PRAGMA auto_vacuum=FULL",
-        "VACUUM",
-        "CREATE TABLE own (x)",
-        "CREATE VIEW broken AS SELECT * FROM gone",
-        "PRAGMA user_version=4711",
-        "PRAGMA application_id=12",
-    )
-    before = theirs(db_path)
-    assert before.settings["auto_vacuum"] == 1
-    with pytest.raises(eosdb.SchemaOutOfDateError, match=f"schema {newest.SCHEMA_VERSION - 1}"):
-        eosdb.connect(db_path, migrate=False)
-    with eosdb.connect(db_path) as db:
-        assert db.info()["schema_version"] == newest.SCHEMA_VERSION
-        assert db.verify().problems == ()
-    assert theirs(db_path) == before
 
 
 def test_who_watches_many_files_knows_an_adopted_one(adopted: Path) -> None:

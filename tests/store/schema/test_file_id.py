@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import re
-import shutil
 import sqlite3
 from pathlib import Path
 
@@ -14,8 +13,7 @@ from click.testing import CliRunner
 
 import eosdb
 from eosdb.cli.main import main
-from eosdb.store.schema import new_file, newest
-from tests.tidy.tree import ROOT
+from eosdb.store.schema import new_file
 
 
 def id_of(path: Path) -> str:
@@ -76,25 +74,12 @@ def test_it_stays_as_long_as_the_history_does(db_path: Path, tmp_path: Path) -> 
         assert db.verify().ok
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("version", [1, 5, 6, newest.SCHEMA_VERSION])  # Ids began with 6.
-def test_an_older_file_gets_one_when_it_is_upgraded_and_keeps_it(
-    tmp_path: Path, version: int
-) -> None:
-    paths = [tmp_path / name for name in ("a.db", "b.db")]
-    for path in paths:
-        shutil.copy(ROOT / f"tests/data/schema_{version:04}.db", path)
-    ids = [id_of(path) for path in paths]
-    assert [id_of(path) for path in paths] == ids
-    assert len(set(ids)) == (2 if version < 6 else 1), "a copy with an id is the same file"
-
-
 @pytest.mark.parametrize(
     "damage",
     [
         "DELETE FROM eosdb_file",
         "UPDATE eosdb_file SET file_id = 'x'",
-        "INSERT INTO eosdb_file (file_id, checksum) VALUES ('AAAAAAAAAAAAAAAAAAAAAA', 0)",
+        "INSERT INTO eosdb_file VALUES ('AAAAAAAAAAAAAAAAAAAAAA', 1, '1.0', 0)",
     ],
 )
 def test_verify_tells_when_it_is_none(db_path: Path, damage: str) -> None:

@@ -20,6 +20,7 @@ from tests.store.schema.schema_files import VERSIONS, schema_file
 from tests.tidy.tree import ROOT
 
 ORDERS = TopicPartition("orders", 0)
+LATER = newest.SCHEMA_VERSION + 1
 
 
 @pytest.fixture
@@ -69,21 +70,6 @@ def test_a_file_of_every_schema_is_upgraded_and_goes_on(
             assert db.verify().ok
 
 
-def test_a_published_copy_of_an_earlier_schema_is_refused_with_a_way_to_read_it(
-    tmp_path: Path, clock: eosdb.ManualClock
-) -> None:
-    path = tmp_path / "published.db"
-    shutil.copy(schema_file(9), path)
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode=DELETE")
-    with pytest.raises(eosdb.SchemaOutOfDateError, match="journal_mode=WAL"):
-        eosdb.connect(path, read_only=True)
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-    with eosdb.connect(path, clock=clock) as db:
-        check_content(db, [b"committed", b"plain"])
-
-
 def check_content(db: eosdb.Database, values: list[bytes]) -> None:
     assert committed_values(db, ORDERS) == values
     rows = db.query("SELECT value FROM committed_records WHERE topic = 'orders' ORDER BY 1").all()
@@ -116,8 +102,8 @@ def test_the_newest_schemas_file_has_an_event_of_every_kind_with_each_of_its_mem
 
 
 def test_who_makes_a_new_schema_says_who_may_read_it() -> None:
-    """A reader that knows schema 11 alone reads a later one only if this says so (decision 72)."""
-    assert (newest.SCHEMA_VERSION, file_id.NEWEST) == (11, (11, "1.0"))
+    """A reader that knows schema 1 alone reads a later one only if this says so (decision 72)."""
+    assert (newest.SCHEMA_VERSION, file_id.NEWEST) == (1, (1, "1.0"))
 
 
 def in_a_form_unknown_to_sqlite(path: Path) -> None:
@@ -153,16 +139,46 @@ def test_a_file_of_a_later_schema_is_refused_in_a_sentence_and_left_alone(
     path = tmp_path / "later.db"
     shutil.copy(schema_file(newest.SCHEMA_VERSION), path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA user_version=12")
-        connection.execute("UPDATE eosdb_file SET read_version = 12, first_release = '1.7'")
+        connection.execute(f"PRAGMA user_version={LATER}")
+        connection.execute(f"UPDATE eosdb_file SET read_version = {LATER}, first_release = '1.7'")
     assert callable(change)
     change(path)
     content = path.read_bytes()
     with pytest.raises(
-        eosdb.SchemaTooNewError, match=r"has schema 12.*knows up to 11; upgrade eosdb"
+        eosdb.SchemaTooNewError,
+        match=rf"has schema {LATER}.*knows up to {LATER - 1}; upgrade eosdb",
     ) as raised:
         eosdb.connect(path, read_only=read_only)
     assert str(path) in str(raised.value)
     assert raised.value.outcome == "not written"
     assert path.read_bytes() == content
     assert not path.with_name("later.db-lock").exists()
+
+
+@pytest.mark.parametrize("is_adopted", [False, True])
+@pytest.mark.parametrize("number", range(2, 12))
+def test_a_file_of_a_development_version_is_refused_in_a_sentence_and_left_alone(
+    tmp_path: Path, number: int, is_adopted: bool
+) -> None:
+    """Their schemas had the numbers 1 to 11, and the last two of them named the release 1.0."""
+    path = tmp_path / "earlier.db"
+    shutil.copy(schema_file(1), path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA user_version={number}")
+        connection.execute(f"UPDATE eosdb_alembic_version SET version_num = '{number:04}'")
+        connection.execute(f"UPDATE eosdb_file SET read_version = {number}")
+        if is_adopted:
+            connection.execute("PRAGMA application_id=5")
+        if number < 6 and not is_adopted:
+            connection.execute("DROP TABLE eosdb_file")
+        elif number < 10:
+            connection.execute("ALTER TABLE eosdb_file DROP COLUMN read_version")
+    content = path.read_bytes()
+    for options in ({}, {"read_only": True}, {"migrate": False}):
+        with pytest.raises(
+            eosdb.SchemaOutOfDateError, match=rf"has schema {number} of a development version"
+        ) as raised:
+            eosdb.connect(path, **options)  # type: ignore[arg-type]
+        assert raised.value.outcome == "not written"
+    assert path.read_bytes() == content
+    assert not path.with_name("earlier.db-lock").exists()

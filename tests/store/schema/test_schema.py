@@ -1,11 +1,8 @@
-"""The schema: the event tables defend themselves, its names are taken, old files come along."""
+"""The schema: the event tables defend themselves, and its names are taken."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -22,9 +19,6 @@ from eosdb.log import partition_rows, producer_rows
 from eosdb.store.schema import migrate
 from eosdb.store.schema import newest as newest_schema
 from tests.cases import each
-from tests.readers import committed_values, dump_state
-from tests.store.schema.schema_files import schema_file
-from tests.tidy.tree import ROOT
 
 TP = TopicPartition("t", 0)
 
@@ -130,138 +124,6 @@ def test_every_table_and_view_is_out_of_reach_of_the_users_own_sql(
             with pytest.raises(eosdb.InvalidRequestError, match="of eosdb's"):
                 connection.exec_driver_sql(f'DROP {kind} "{name.upper()}"')
             connection.rollback()
-
-
-NEWEST = newest_schema.SCHEMA_VERSION
-NEXT_REVISION = f'''
-"""A later schema, for the test."""
-from alembic import op
-revision = "{NEWEST + 1:04}"
-down_revision = "{NEWEST:04}"
-branch_labels = None
-depends_on = None
-def upgrade() -> None:
-    op.execute("ALTER TABLE topics ADD COLUMN colour TEXT")
-    op.execute("UPDATE topics SET colour = 'red'")
-'''
-UPGRADE = """
-import os, sys
-from collections.abc import Iterable
-from pathlib import Path
-from eosdb.store.schema import migrate
-import eosdb
-migrate.SCHEMA_VERSION += 1
-migrate.file_id.NEWEST = migrate.file_id.Needs(int(os.environ.get("READ_VERSION", 99)), "1.7")
-migrate._scripts = lambda: Path(sys.argv[2])
-options = eval(sys.argv[3])
-try:
-    with eosdb.connect(sys.argv[1], **options) as db:
-        rows = db.query("SELECT topic, colour FROM topics WHERE topic = 'orders'").all()
-        print(db.info()["schema_version"], list(map(tuple, rows)))
-except eosdb.EosdbError as error:
-    print(type(error).__name__)
-"""
-UPGRADED = f"{NEWEST + 1} [('orders', 'red')]"
-
-
-class Old:
-    """A file of the newest schema, and a later eosdb that knows one more."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "old.db"
-        shutil.copy(schema_file(NEWEST), self.path)
-        self.scripts = folder / "migrations"
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / "migrations", self.scripts, ignore=ignored)
-        self.revision = self.scripts / f"versions/{NEWEST + 1:04}_later.py"
-        self.revision.write_text(NEXT_REVISION)
-        self.before = dump_state(self.path)
-
-    def start(self, options: str = "{}", **environment: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", UPGRADE, str(self.path), str(self.scripts), options]
-        return subprocess.Popen(
-            command,
-            env={**os.environ, **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def upgrade(self, options: str = "{}", **environment: str) -> tuple[int, str, str]:
-        child = self.start(options, **environment)
-        output, errors = child.communicate()
-        return child.returncode, output.strip(), errors
-
-    def check_unchanged(self) -> None:
-        assert dump_state(self.path) == self.before
-        with eosdb.connect(self.path, read_only=True) as db:
-            assert db.info()["schema_version"] == NEWEST
-            assert db.verify().ok
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> Old:
-    return Old(tmp_path)
-
-
-@pytest.mark.process
-def test_an_upgrade_keeps_the_data_and_survives_a_kill(old: Old) -> None:
-    status, _, errors = old.upgrade(EOSDB_FAILPOINT="migration.applied")
-    assert status == -signal.SIGKILL, errors
-    old.check_unchanged()
-    assert old.upgrade() == (0, UPGRADED, "")
-    after = dump_state(old.path)
-    for table in ("records", "journal", "group_offsets", "transactional_ids", "snapshots"):
-        assert after[table] == old.before[table]
-    for read_only in (False, True):
-        with pytest.raises(eosdb.SchemaTooNewError, match=r"eosdb 1\.7 and later.*upgrade eosdb$"):
-            eosdb.connect(old.path, read_only=read_only)
-
-
-@pytest.mark.process
-def test_a_newer_schema_that_says_so_is_read_by_an_older_eosdb_and_by_nothing_else_used(
-    old: Old,
-) -> None:
-    assert old.upgrade(READ_VERSION=str(NEWEST)) == (0, UPGRADED, "")
-    with pytest.raises(eosdb.SchemaTooNewError, match=r"eosdb 1\.7.*read_only=True"):
-        eosdb.connect(old.path)
-    content = old.path.read_bytes()
-    with eosdb.connect(old.path, read_only=True) as db:
-        assert db.info()["schema_version"] == NEWEST + 1
-        assert committed_values(db, TopicPartition("orders", 0)) == [b"committed", b"plain"]
-        assert db.broker.offset_fetch("billing")[TopicPartition("orders", 0)].offset == 1
-        with pytest.raises(eosdb.SchemaTooNewError, match=r"to verify.*upgrade eosdb to 1\.7"):
-            db.verify()
-        with pytest.raises(eosdb.SchemaTooNewError, match="to verify, rebuild or restore"):
-            db.restore_to(old.path.with_name("restored.db"), position=100)
-    assert old.path.read_bytes() == content
-    assert not old.path.with_name("restored.db").exists()
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("options", ["{'migrate': False}", "{'read_only': True}"])
-def test_an_old_file_is_not_upgraded_unasked(old: Old, options: str) -> None:
-    content = old.path.read_bytes()
-    assert old.upgrade(options) == (0, "SchemaOutOfDateError", "")
-    assert old.path.read_bytes() == content
-
-
-@pytest.mark.process
-def test_an_upgrade_that_fails_changes_nothing(old: Old) -> None:
-    old.revision.write_text(NEXT_REVISION + "    op.execute('UPDATE no_such_table SET x = 1')\n")
-    status, _, errors = old.upgrade()
-    assert status == 1
-    assert "no_such_table" in errors
-    old.check_unchanged()
-    old.revision.write_text(NEXT_REVISION)
-    assert old.upgrade() == (0, UPGRADED, "")
-
-
-@pytest.mark.process
-def test_two_processes_that_upgrade_at_once(old: Old) -> None:
-    for child in [old.start() for _ in range(3)]:
-        output, errors = child.communicate()
-        assert output.strip() == UPGRADED, errors
 
 
 MAKE = """
