@@ -14,6 +14,7 @@ Kind = type[Request[Any]]
 """The type of a request; an error means different things for different types."""
 _ALWAYS_FATAL: Final = (
     errors.ProducerFencedError,
+    errors.InvalidProducerIdMappingError,
     errors.ClusterAuthorizationFailedError,
     errors.TransactionalIdAuthorizationFailedError,
     errors.UnsupportedVersionError,
@@ -31,17 +32,15 @@ _FATAL_TO_COORDINATOR_REQUESTS: Final = (
 
 def is_fatal(error: errors.EosdbError, kind: Kind, *, aborting: bool = False) -> bool:
     """Whether the error is fatal to the producer (Kafka: TransactionManager's handlers). Not fatal:
-    missing authorization for the transactional id, since it may be granted later, and an unknown id,
-    since it can be initialised again. Fatal: a refused EndTxn, whose outcome is unknown, and an abortable
-    error while aborting."""
+    missing authorization for the transactional id, since it may be granted later. Fatal: an unknown id,
+    whose newer producer may have taken over before it expired (KAFKA-18019); a refused EndTxn, whose
+    outcome is unknown; and an abortable error while aborting."""
     if kind is Produce:
         return isinstance(error, _ALWAYS_FATAL)
     if isinstance(error, errors.TransactionAbortableError):
         return aborting and kind is EndTxn
     if kind is InitProducerId:
         return isinstance(error, errors.ApiError) and not isinstance(error, _MAY_BE_GRANTED)
-    if isinstance(error, errors.InvalidProducerIdMappingError):
-        return False
     if kind is EndTxn:
         return isinstance(error, errors.ApiError)
     return isinstance(error, _FATAL_TO_COORDINATOR_REQUESTS)
@@ -50,11 +49,7 @@ def is_fatal(error: errors.EosdbError, kind: Kind, *, aborting: bool = False) ->
 def is_abortable(error: errors.EosdbError, kind: Kind) -> bool:
     """Whether a non-fatal error allows only an abort. After any other non-fatal error of EndTxn, the
     request may be repeated."""
-    if kind is EndTxn:
-        return isinstance(
-            error, (errors.TransactionAbortableError, errors.InvalidProducerIdMappingError)
-        )
-    return True
+    return kind is not EndTxn or isinstance(error, errors.TransactionAbortableError)
 
 
 def as_coordinators(error: errors.EosdbError) -> errors.EosdbError:

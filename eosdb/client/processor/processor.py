@@ -40,6 +40,7 @@ from eosdb.errors import (
     EosdbError,
     IllegalGenerationError,
     InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
     InvalidTxnStateError,
     OffsetOutOfRangeError,
     ProducerFencedError,
@@ -68,6 +69,7 @@ _PARTITION: Final = attrgetter("topic", "partition")
 _GOES_ON_AFTER: Final = (
     *MEMBERSHIP_ERRORS,
     InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
     InvalidTxnStateError,
     OffsetOutOfRangeError,
     ProducerFencedError,

@@ -10,9 +10,15 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from eosdb.client.answers import Kind, as_coordinators, is_lost, may_be_repeated
-from eosdb.client.producer.state import INITIALIZING, TransactionManager
+from eosdb.client.producer.state import INITIALIZING, LAST_LOCAL_EPOCH, TransactionManager
 from eosdb.client.transport import Exchange, Transport
-from eosdb.errors import ConcurrentTransactionsError, EosdbError, RequestTimedOutError, in_doubt
+from eosdb.errors import (
+    ConcurrentTransactionsError,
+    EosdbError,
+    InvalidProducerIdMappingError,
+    RequestTimedOutError,
+    in_doubt,
+)
 from eosdb.model.metrics import Metrics
 from eosdb.model.requests import InitProducerId, Request, TxnOffsetCommit
 from eosdb.model.values import ProducerIdAndEpoch
@@ -79,12 +85,25 @@ class CoordinatorCalls:
         expected = manager.identity if manager.needs_new_epoch else None
 
         def given(identity: ProducerIdAndEpoch) -> None:
-            if manager.state is INITIALIZING:
+            # Only after the last epoch does the coordinator replace the id of a producer that it knows.
+            if (
+                expected is not None
+                and identity.producer_id != expected.producer_id
+                and expected.producer_epoch < LAST_LOCAL_EPOCH - 1
+            ):
+                call.error = error = InvalidProducerIdMappingError(
+                    f"{transactional_id!r}: producer {expected.producer_id} has expired "
+                    "(transactional.id.expiration.ms), and a newer one may have taken over meanwhile; "
+                    "make a new producer"
+                )
+                manager.failed(error, InitProducerId)
+            elif manager.state is INITIALIZING:
                 manager.ended(identity)
 
         transactional_id, timeout_ms = settings.transactional_id, settings.transaction_timeout_ms
         request = InitProducerId(transactional_id, timeout_ms, *(expected or (-1, -1)))
-        return self.enqueue(request, given)
+        call = self.enqueue(request, given)
+        return call
 
     def pending(self, kind: Kind) -> CoordinatorCall[Any] | None:
         """Return the request of this kind that has no response yet."""

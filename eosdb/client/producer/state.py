@@ -20,7 +20,6 @@ from eosdb.errors import (
     EosdbError,
     IllegalStateError,
     InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
     InvalidTxnStateError,
     ProducerFencedError,
     is_refused_by_file,
@@ -340,9 +339,7 @@ class TransactionManager:
         elif initializing:
             self.state = UNINITIALIZED
         elif self.transactional_id is not None and is_abortable(error, kind):
-            self.needs_new_epoch |= self.version == CLASSIC or isinstance(
-                error, InvalidProducerIdMappingError
-            )
+            self.needs_new_epoch |= self.version == CLASSIC
             if self.state in LEGAL_PREVIOUS[ABORTABLE_ERROR]:
                 if self.state is not ABORTABLE_ERROR:
                     self.error = error

@@ -25,7 +25,6 @@ from eosdb.errors import (
     DatabaseLockedError,
     EosdbError,
     IllegalStateError,
-    InvalidProducerIdMappingError,
     TransactionAbortableError,
     in_doubt,
 )
@@ -198,11 +197,6 @@ class ProducerTransactions:
         if pending is not None:
             try:
                 self._wait_for(pending, name)
-            except InvalidProducerIdMappingError:
-                if committed:
-                    raise
-                # The coordinator does not know the id, so no transaction is left to abort.
-                self._ended(self._identity())
             except EosdbError as error:
                 self._is_in_doubt = error.outcome == "unknown"
                 if manager.state is COMMITTING_TRANSACTION and not self._is_in_doubt:

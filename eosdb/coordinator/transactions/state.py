@@ -173,12 +173,12 @@ def held_by(
     if current is None:
         raise InvalidProducerIdMappingError(
             f"producer {producer_id}: the transactional id is unknown, because it was never "
-            "initialized or has expired; call init_producer_id first"
+            "initialized or has expired; make a new producer (init_producer_id)"
         )
     if current.producer_id != producer_id:
         raise InvalidProducerIdMappingError(
-            f"{named(current)}: got producer {producer_id}, expected {current.producer_id}; call "
-            "init_producer_id again"
+            f"{named(current)}: got producer {producer_id}, expected {current.producer_id}; make "
+            "a new producer (init_producer_id)"
         )
     if current.producer_epoch != producer_epoch:
         raise stale_producer(stale, current, ProducerIdAndEpoch(producer_id, producer_epoch))

@@ -70,23 +70,32 @@ def test_a_membership_lost_and_regained_within_one_poll_repeats_nothing(
     assert values(db) == [b"A", b"B"]
 
 
-def test_a_fenced_producer_is_replaced_and_the_work_done_anew(
-    db: eosdb.Database, clock: ManualClock, run: Run
+@pytest.mark.parametrize("loss", ["fenced", "expired"])
+def test_a_producer_that_has_lost_its_id_is_replaced_and_the_work_done_anew(
+    db: eosdb.Database, clock: ManualClock, run: Run, loss: str
 ) -> None:
-    fenced = False
+    """No other copy has this id, and the group decides who commits, so a new producer doubles nothing."""
+    lost = False
 
     def handle(record: ConsumerRecord) -> bytes:
-        nonlocal fenced
-        if not fenced:
-            fenced = True
-            (listing,) = db.broker.list_transactions()
-            db.broker.init_producer_id(listing.transactional_id)
+        nonlocal lost
+        if record.value == b"b" and not lost:
+            lost = True
+            if loss == "fenced":
+                (listing,) = db.broker.list_transactions()
+                db.broker.init_producer_id(listing.transactional_id)
+            else:
+                clock.advance(2_000)
+                hasty = eosdb.BrokerConfig(transactional_id_expiration_ms=1_000)
+                with eosdb.connect(db.path, clock=clock, config=hasty) as other:
+                    other.housekeeping()
         return upper(record)
 
     feed(db, b"a", b"b")
-    report = run(handle)
+    report = run(handle, transaction_size=1)
     assert values(db) == [b"A", b"B"]
     assert report.aborts == 1
+    assert report.metrics.get("errors-total:INVALID_PRODUCER_ID_MAPPING", 0) == (loss == "expired")
 
 
 @pytest.mark.parametrize("fate", ["fenced", "lost", "locked"])

@@ -6,6 +6,7 @@ the next calls say, and what is visible in the end.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -26,7 +27,7 @@ class Scene:
     def __init__(self, path: Path, clock: ManualClock, version: int) -> None:
         config = eosdb.BrokerConfig(transaction_version=version)
         self.db = eosdb.connect(path, clock=clock, durability="off", config=config)
-        self.db.admin.create_topic("t")
+        self.db.admin.create_topic("t", config={"retention.ms": "-1"})
         self.network = Answers(self.db)
         self.producer = self.db.producer(
             transactional_id="a",
@@ -126,14 +127,14 @@ TO_ABORT = [
     ("txn_offset_commit", errors.TransactionAbortableError),
     ("add_partitions_to_txn", errors.TopicAuthorizationFailedError),
     ("add_offsets_to_txn", errors.GroupAuthorizationFailedError),
+    ("end_txn", errors.TransactionAbortableError),
+]
+FATALS = [
     ("produce", errors.InvalidProducerIdMappingError),
     ("txn_offset_commit", errors.InvalidProducerIdMappingError),
     ("add_partitions_to_txn", errors.InvalidProducerIdMappingError),
     ("add_offsets_to_txn", errors.InvalidProducerIdMappingError),
     ("end_txn", errors.InvalidProducerIdMappingError),
-    ("end_txn", errors.TransactionAbortableError),
-]
-FATALS = [
     ("produce", errors.ProducerFencedError),
     ("produce", errors.ClusterAuthorizationFailedError),
     ("produce", errors.TransactionalIdAuthorizationFailedError),
@@ -202,30 +203,55 @@ def test_a_stale_epoch_at_the_coordinator_means_fenced(scene: Scene) -> None:
     assert scene.producer.state == FATAL
 
 
-def test_an_id_that_has_expired_is_taken_again(scene: Scene, clock: ManualClock) -> None:
-    """Really expired: the producer rested for longer than transactional.id.expiration.ms."""
-    scene.producer.send("t", "before")
-    scene.producer.flush()
-    scene.producer.abort_transaction()
-    clock.advance(8 * 86_400_000)
-    scene.producer.begin_transaction()
-    with pytest.raises(errors.InvalidProducerIdMappingError):
-        scene.producer.send("t", "v")
-        scene.producer.commit_transaction()
-    assert scene.producer.state == ABORTABLE
-    scene.check_the_producer_goes_on()
-
-
-def test_an_id_that_expired_before_its_transaction_was_aborted_is_taken_again(
-    scene: Scene, clock: ManualClock
+@pytest.mark.parametrize("way", ["send", "offsets", "empty", "refused", "abort"])
+def test_a_fenced_zombie_does_not_come_back_when_its_id_has_expired(
+    scene: Scene, clock: ManualClock, way: str
 ) -> None:
-    """It timed out, and nobody came for longer than transactional.id.expiration.ms."""
-    scene.producer.send("t", "v")
-    scene.producer.flush()
+    """KAFKA-18019. It comes by any request, and also asks for a new epoch after an empty or aborted
+    transaction: the coordinator gives an unknown id to anybody (KIP-360)."""
+    zombie, offsets = scene.producer, {TP: OffsetAndMetadata(1)}
+    if way == "abort":
+        zombie.send("t", "v")
+        zombie.flush()
+    else:
+        zombie.abort_transaction()
+        zombie.begin_transaction()
+    successor = scene.db.producer(transactional_id="a")
+    successor.init_transactions()
+    with successor.transaction():
+        successor.send("t", "by the successor")
+        successor.send_offsets_to_transaction({TP: OffsetAndMetadata(5)}, "g")
     for _ in range(2):
         clock.advance(8 * 86_400_000)
         assert scene.db.housekeeping()
-    scene.check_the_producer_goes_on()
+
+    def works() -> None:
+        if way == "send":
+            zombie.send("t", "v")
+        elif way == "offsets":
+            zombie.send_offsets_to_transaction(offsets, "g")
+        elif way == "refused":
+            scene.network.planned = [("produce", errors.MessageTooLargeError("no"))]
+            zombie.send("t", "v")
+        if way in ("abort", "refused"):
+            with contextlib.suppress(errors.MessageTooLargeError):
+                zombie.flush()
+            zombie.abort_transaction()
+        else:
+            zombie.commit_transaction()
+        zombie.begin_transaction()
+        zombie.send("t", "v")
+        zombie.commit_transaction()
+
+    with pytest.raises(errors.InvalidProducerIdMappingError, match="make a new producer") as raised:
+        works()
+    assert zombie.state == FATAL
+    for call in (zombie.begin_transaction, zombie.abort_transaction, zombie.init_transactions):
+        with pytest.raises(errors.InvalidProducerIdMappingError) as again:
+            call()
+        assert again.value is raised.value
+    zombie.close()
+    assert committed_values(scene.db, TP) == [b"by the successor"]
 
 
 def test_an_abort_that_is_to_be_aborted_leads_nowhere(scene: Scene) -> None:
@@ -257,13 +283,17 @@ def test_who_may_not_have_the_id_may_ask_again(
     scene.db.close()
 
 
-def test_rights_that_were_lost_while_the_epoch_is_renewed_may_come_back(scene: Scene) -> None:
+def test_rights_that_were_lost_while_the_epoch_is_renewed_may_come_back(
+    scene: Scene, version: int
+) -> None:
     """The abort is done, and what it needs for the next transaction is asked for again."""
-    assert scene.meet("txn_offset_commit", errors.InvalidProducerIdMappingError("expired"))
+    if version == 1:
+        assert scene.meet("produce", errors.UnknownProducerIdError("forgotten"))
     denied = errors.TransactionalIdAuthorizationFailedError("not now")
     scene.network.planned = [("init_producer_id", denied)]
     with pytest.raises(errors.TransactionalIdAuthorizationFailedError):
         scene.producer.abort_transaction()
+        scene.producer.begin_transaction()
     assert scene.producer.state == "UNINITIALIZED"
     scene.producer.init_transactions()
     with scene.producer.transaction():
