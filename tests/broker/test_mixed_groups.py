@@ -142,11 +142,11 @@ def test_who_dies_while_it_waits_is_removed_after_its_session_when_another_rebal
     assert follower not in {member.member_id for member in db.broker.describe_group("g").members}
 
 
-def test_a_consumer_that_has_joined_and_not_synced_commits_nothing_that_another_was_given(
+def test_nobody_is_given_what_a_consumer_owns_that_has_joined_and_not_synced(
     db: eosdb.Database, clock: ManualClock
 ) -> None:
     """The leader has already taken a partition from it when the group changes over. As Java's consumer, it
-    names the generation whose assignment it knows."""
+    names the generation whose assignment it knows, so it commits nothing in the one that it has joined."""
     leader, follower = (
         db.consumer("g", partition_assignment_strategy="cooperative-sticky") for _ in range(2)
     )
@@ -166,13 +166,45 @@ def test_a_consumer_that_has_joined_and_not_synced_commits_nothing_that_another_
         leader.poll(0)
     held, me = set(follower.assignment()), follower.group_metadata()
     new = beat(db, "new")
-    given = {TopicPartition("t", number) for number in new["t"]}
-    assert given & held
+    assert not held & {TopicPartition("t", number) for number in new.get("t", ())}
     assert third.member_id in kinds(db)
-    assert not any(commits(db, me.member_id, me.generation_id, tp) for tp in given & held)
+    assert not any(commits(db, me.member_id, me.generation_id, tp) for tp in held)
     with pytest.raises(eosdb.RebalanceInProgressError):
         follower.commit(dict.fromkeys(held, OffsetAndMetadata(0)))
     for consumer in (leader, follower):
+        consumer.close()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_nobody_is_given_what_a_consumer_commits_in_its_on_revoke(
+    db: eosdb.Database, clock: ManualClock, again: bool
+) -> None:
+    """A member of the new protocol joins during the callback; or one joins, leaves and another joins."""
+    given, revoked = set[int](), set[int]()
+
+    def on_revoke(partitions: list[TopicPartition]) -> None:
+        if not revoked:
+            if again:
+                beat(db, "brief")
+                beat(db, "brief", -1)
+            given.update(beat(db, "new").get("t", ()))
+            revoked.update(tp.partition for tp in partitions)
+            if not again:  # Else its generation has ended, and the group refuses it.
+                keeper.commit(dict.fromkeys(partitions, OffsetAndMetadata(1)))
+
+    keeper, second = (
+        db.consumer("g", partition_assignment_strategy="cooperative-sticky") for _ in range(2)
+    )
+    keeper.subscribe(["t"], on_revoke=on_revoke)
+    second.subscribe(["t"])
+    while not revoked:
+        keeper.poll(0)
+        second.poll(0)
+        clock.advance(3_500)
+    assert not given & revoked
+    mine = set(keeper.assignment())
+    assert given.isdisjoint(tp.partition for tp in mine)
+    for consumer in (keeper, second):
         consumer.close()
 
 

@@ -30,7 +30,7 @@ from eosdb.model.values import GroupState, TopicPartition
 
 
 def upgraded(group: Group, topics: Topics, max_size: int) -> ConsumerGroup:
-    """Convert a classic group; each member keeps its partitions. Raises GroupIdNotFoundError for a group
+    """Convert a classic group; each member keeps the partitions that it may commit. Raises GroupIdNotFoundError for a group
     with members that are not consumers, or too many."""
     why = None
     if group.members and group.protocol_type != PROTOCOL_TYPE:
@@ -52,7 +52,7 @@ def remove(
     """The group without these members. If only classic members are left, it becomes classic and begins a
     rebalance. `names` are the topics' names by number. The generation of the classic group is the epoch
     before the removal, so its members keep consuming until they rejoin. Until then, a member that joins
-    by the new protocol gets no partition of their targets."""
+    by the new protocol gets no partition that they own."""
     left = consumer_decisions.remove(group, member_ids)
     if left == group or not left.members or not all(m.protocols for m in left.members):
         return left
@@ -64,7 +64,7 @@ def remove(
             m.session_timeout_ms,
             m.rebalance_timeout_ms,
             m.protocols,
-            encode_assignment(names_of(m.target, names)),
+            encode_assignment(names_of(m.owned, names)),
             client_host=m.client_host,
             owner_lock=m.owner_lock,
         )
@@ -205,6 +205,8 @@ def _upgraded(group: Group, member: Member, topics: Topics) -> ConsumerMember:
             f"the classic group {group.group_id!r} cannot be converted to the new protocol: the "
             f"subscription or assignment of member {member.member_id!r} is not a consumer's ({error})"
         ) from error
+    # A cooperative member commits what it owned at its join until it has revoked it and joins again.
+    revoking = _numbers(subscription.owned, topics) - assigned
     return ConsumerMember(
         member.member_id,
         member.group_instance_id,
@@ -216,7 +218,9 @@ def _upgraded(group: Group, member: Member, topics: Topics) -> ConsumerMember:
         tuple(sorted(set(subscription.topics))),
         member_epoch=group.generation_id,
         previous_member_epoch=group.generation_id,
+        state=MemberState.UNREVOKED_PARTITIONS if revoking else MemberState.STABLE,
         assigned=assigned,
+        pending_revocation=revoking,
         target=assigned,
         owner_lock=member.owner_lock,
         protocols=member.protocols,

@@ -365,6 +365,8 @@ IS_JOINED, IS_OBEYING = "Reconciling 2 new@2= old~@2=01", "Reconciling 2 new@2= 
 IS_SPLIT, IS_LATER = "Stable 2 new@2=23 old~@2=01", "Reconciling 2 new@1=0123 old~@2="
 IS_BETWEEN = "Reconciling 3 new@3= old~@2=0123"
 IS_LEFT = "PreparingRebalance 2 old=01"
+REVOKES: Steps = (*OLD, Join("old", owns="0123"), Sync("old", "old=01"))
+"""A cooperative member in its callback: its leader has left 2 and 3 to nobody, and it still commits them."""
 OTHER = b"something else"
 EMPTY: Steps = (*ALONE, Leave("a"))
 LEFT_NEW: Steps = (*ONE, Hello("a", -1))
@@ -424,24 +426,38 @@ CHANGE_OVER = (
         "CompletingRebalance 3 old=01"),
     Row("and nobody gets what is read in it", CAME_BACK, enter("newer"), "3: 23",
         "Reconciling 3 newer@3=23 old~@2=01"),
+    Row("nor what it still owns beside its target", LEFT, enter("newer"), "3: nothing",
+        "Reconciling 3 newer@3= old~@2=0123"),
+    Row("until it has heard what to give up", (*LEFT, enter("newer"), Join("old", owns="0123")),
+        Commit("old", 2), OK, "Reconciling 3 newer@3= old~@2=01"),
+    Row("and has given it up", (*LEFT, enter("newer"), *(Join("old", owns=own) for own in ("0123", "01"))),
+        Hello("newer"), "3: 23", "Stable 3 newer@3=23 old~@3=01"),
     Row("one of several does not make it that", (*MIXED, enter("newer")), Hello("new", -1), "-1",
         "Assigning 4 newer@3= old~@1=0123"),
-    Row("who is behind then is fenced", LEFT, Beat("old", 1), ILLEGAL, IS_LEFT),
-    Row("and joins again", LEFT, Join("old"), "3 range, old leads", "CompletingRebalance 3 old=01"),
+    Row("who is behind then is fenced", LEFT, Beat("old", 1), ILLEGAL, "PreparingRebalance 2 old=0123"),
+    Row("and joins again", LEFT, Join("old"), "3 range, old leads", "CompletingRebalance 3 old=0123"),
     Row("a session that ends is the same", (enter("new"), Join("old"), Wait(45_001)), Join("old"),
-        "3 range, old leads", "CompletingRebalance 3 old=23"),
+        "3 range, old leads", "CompletingRebalance 3 old="),
     # Members between two requests.
     Row("who has joined and not synced keeps what it had", (*OLD, Join("old", owns="0123")), enter("new"),
         "3: nothing", IS_BETWEEN),
     Row("so does who waits for a second rebalance (Kafka 4.1.1 forgets it)",
         (*OLD, Join("old", owns="0123"), Join("c")),
         enter("new"), "3: nothing", "Reconciling 3 c~@2= new@3= old~@2=0123"),
-    Row("whom the leader left out has nothing", (*OLD, Join("old", owns="0123"), Sync("old")), enter("new"),
+    Row("whom the leader left out has nothing", (*OLD, Join("old"), Sync("old")), enter("new"),
         "3: 02", "Reconciling 3 new@3=02 old~@2="),
+    Row("but it commits what it has not revoked yet (Kafka gives that away)", (*REVOKES, enter("new")),
+        Commit("old", 2), OK, "Reconciling 3 new@3= old~@2=01"),
+    Row("it is told to join again when it has", (*REVOKES, enter("new")), Beat("old", 2), REBALANCING,
+        "Reconciling 3 new@3= old~@2=01"),
+    Row("still owns that while it does not", (*REVOKES, enter("new"), Join("old", owns="0123")),
+        Hello("new"), "3", "Reconciling 3 new@3= old~@2=01"),
+    Row("and gives it up", (*REVOKES, enter("new"), Join("old", owns="01")), Hello("new"), "3: 23",
+        "Stable 3 new@3=23 old~@3=01"),
     # Removal by name.
     Row("a classic member is removed by its name", MIXED, Leave("old"), OK, "Assigning 3 new@2="),
     Row("a stranger is not", MIXED, Leave("x"), GONE, IS_MIXED),
-    Row("one of the new protocol is", LATER, Leave("new"), OK, "PreparingRebalance 2 old=23"),
+    Row("one of the new protocol is", LATER, Leave("new"), OK, "PreparingRebalance 2 old="),
     # Static members.
     Row("a static member changes its protocol", STATIC_OLD[:-1], enter("new", "i"), "2: 0123",
         "Stable 2 new@2=0123"),
