@@ -30,8 +30,8 @@ from eosdb.model.values import GroupState, TopicPartition
 
 
 def upgraded(group: Group, topics: Topics, max_size: int) -> ConsumerGroup:
-    """Convert a classic group; each member keeps the partitions that it may commit. Raises GroupIdNotFoundError for a group
-    with members that are not consumers, or too many."""
+    """Convert a classic group; each member keeps the partitions that it may commit. Raises
+    GroupIdNotFoundError for a group with members that are not consumers, or too many."""
     why = None
     if group.members and group.protocol_type != PROTOCOL_TYPE:
         why = f"its protocol type is {group.protocol_type!r}, expected {PROTOCOL_TYPE!r}"

@@ -366,7 +366,7 @@ IS_SPLIT, IS_LATER = "Stable 2 new@2=23 old~@2=01", "Reconciling 2 new@1=0123 ol
 IS_BETWEEN = "Reconciling 3 new@3= old~@2=0123"
 IS_LEFT = "PreparingRebalance 2 old=01"
 REVOKES: Steps = (*OLD, Join("old", owns="0123"), Sync("old", "old=01"))
-"""A cooperative member in its callback: its leader has left 2 and 3 to nobody, and it still commits them."""
+"""A cooperative member in its callback: its leader left 2 and 3 to nobody, and it still commits them."""
 OTHER = b"something else"
 EMPTY: Steps = (*ALONE, Leave("a"))
 LEFT_NEW: Steps = (*ONE, Hello("a", -1))
