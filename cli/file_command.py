@@ -24,7 +24,7 @@ import click
 
 import eosdb
 from eosdb.cli.output import QUIET, line
-from eosdb.errors import DatabaseNotFoundError, ReadOnlyDatabaseError
+from eosdb.errors import DatabaseNotFoundError, EosdbError, ReadOnlyDatabaseError
 from eosdb.model.values import Durability
 
 if TYPE_CHECKING:
@@ -111,6 +111,15 @@ class Session:
                 f"{str(error).partition(';')[0]}; create it with {how}`eosdb init {shlex.quote(path)}`"
             ) from None
 
+    def open_for_reading(self) -> eosdb.Database:
+        """Open the database for a command that only reads, and may wait: it may end a dead producer's
+        transaction, which holds back readers. Read-only with --read-only, and if it cannot be written."""
+        if not self.read_only:
+            config = eosdb.BrokerConfig(lock_timeout_ms=_LOCK_TIMEOUT_MS)
+            with contextlib.suppress(EosdbError):
+                return self.open(config=config)
+        return self.open(read_only=True)
+
 
 pass_session = click.make_pass_decorator(Session)
 
@@ -118,6 +127,7 @@ pass_session = click.make_pass_decorator(Session)
 FILE: Final = "eosdb.file"
 """The key in `Context.meta` of the file that the command line names."""
 _LOCK_TIMEOUT_MS: Final = 200
+"""A command that only reads waits no longer for the write lock."""
 
 
 _NAMES: Final[dict[str, Callable[[Database], Iterable[str]]]] = {

@@ -87,6 +87,7 @@ def consistent_cut(core: Core) -> dict[TopicPartition, tuple[PartitionOffsets, i
     """As `partition_offsets`, with the end offset up to which each partition can be read without seeing
     part of a transaction: its last stable offset, or less if a transaction below it is not yet fully
     readable in every partition. Data below these offsets never changes, and later cuts are never lower."""
+    core.coordinator.serve_readers()
     with core.store.read() as connection:
         return read(connection, core.authorizer)
 

@@ -220,7 +220,7 @@ def _unit(core: Core) -> Iterator[HeldUnit]:
         yield held
         owes = held.memos[Due].is_over(core.clock.time_ms())
     if owes:
-        core.coordinator.deliver()
+        core.coordinator.serve_readers()
     core.coordinator.after_write()
 
 

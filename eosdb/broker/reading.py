@@ -101,7 +101,9 @@ def fetch_data(core: Core, request: requests.FetchData) -> Block:
     return _fetch(core, request, Want.SHOWN)
 
 
-def _fetch(core: Core, request: requests.Fetching[Any], want: Want) -> Block:
+def _fetch(
+    core: Core, request: requests.Fetching[Any], want: Want, *, is_last: bool = False
+) -> Block:
     tp = check_topic_partition(request.topic_partition)
     committed = reading.check_isolation_level(request.isolation_level)
     offset = check_int("offset", request.offset, -(2**63))
@@ -123,8 +125,11 @@ def _fetch(core: Core, request: requests.Fetching[Any], want: Want) -> Block:
             limits=Limits(request.max_records, request.max_bytes),
             check_crcs=bool(request.check_crcs),
         )
-    if due_ms is not None and due_ms <= core.clock.time_ms() and core.coordinator.deliver():
-        return _fetch(core, request, want)
+    bounds = block.bounds
+    is_held = committed and not block.size and bounds.last_stable_offset < bounds.high_watermark
+    is_due = due_ms is not None and due_ms <= core.clock.time_ms()
+    if (is_held or is_due) and not is_last and core.coordinator.serve_readers():
+        return _fetch(core, request, want, is_last=True)
     return block
 
 
@@ -241,12 +246,12 @@ def data_version(core: Core, request: requests.DataVersion) -> int:
 def wait_for_change(core: Core, request: requests.WaitForChange) -> int:
     timeout_ms, now = request.timeout_ms, core.clock.time_ms()
     with core.store.read() as connection:
-        due_ms = scheduled.next_due(connection)
+        due_ms = core.coordinator.next_for_readers(connection)
     if due_ms is not None and due_ms > now:
         timeout_ms = min(timeout_ms, due_ms - now)
     with Listener(core.store, core.clock) as listener:
         version = listener.wait(request.version, timeout_ms, request.cancelled)
-    return core.store.data_version() if core.coordinator.deliver() else version
+    return core.store.data_version() if core.coordinator.serve_readers() else version
 
 
 @answers(requests.DeleteRecords)

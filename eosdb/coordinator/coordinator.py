@@ -127,6 +127,14 @@ _BOUNDS: Final = (
 )
 _NEXT: Final = f"SELECT ({'), ('.join(_BOUNDS)})"
 """The times from which each kind of due work counts."""
+_HOLDING: Final = (
+    transaction_rows.NEXT_TIMEOUT,
+    scheduled.NEXT_DUE,
+    transaction_rows.OLDEST_DECIDED,
+)
+_NEXT_FOR_READERS: Final = f"SELECT ({'), ('.join(_HOLDING)})"
+_DECIDED_MS: Final = 10_000
+"""A transaction that was decided this long ago, and is not complete, has lost its process."""
 
 
 class _WorkIsDueError(Exception):
@@ -172,7 +180,7 @@ class TransactionCoordinator:
                 self.run_due()
             else:
                 if owes:
-                    self.deliver()
+                    self.serve_readers()
                 self.after_write()
                 return result
 
@@ -187,16 +195,30 @@ class TransactionCoordinator:
             or (presences.is_look_due() and presences.has_dead(unit))
         )
 
-    def deliver(self) -> bool:
-        """Deliver scheduled records for callers that have committed or only read. Returns whether any was
-        due. A failure is not raised: the next write delivers them."""
+    def serve_readers(self) -> bool:
+        """Do the due work that holds back readers (`next_for_readers`), for callers that have committed or
+        only read. Returns whether any was due. A failure is not raised: the next write does the work."""
         with contextlib.suppress(errors.EosdbError):
             with self._store.read() as connection:
-                due_ms = scheduled.next_due(connection)
-            if due_ms is not None and due_ms <= self._clock.time_ms() and not self._store.read_only:
+                due_ms = self.next_for_readers(connection)
+            if due_ms is not None and due_ms <= self._clock.time_ms():
                 self.do_what_is_due()
                 return True
         return False
+
+    def next_for_readers(self, connection: sqlite3.Connection) -> int | None:
+        """When a scheduled record is delivered next, or a transaction of a dead producer ends; None for
+        neither, or if the file is read-only."""
+        if self._store.read_only:
+            return None
+        if self.presences.is_look_due() and self.presences.has_dead(connection):
+            return 0
+        found = connection.execute(_NEXT_FOR_READERS).fetchone()
+        limits = (1, 0, _DECIDED_MS)
+        times = [
+            time + limit for time, limit in zip(found, limits, strict=True) if time is not None
+        ]
+        return min(times, default=None)
 
     def run_due(self) -> Counter[str]:
         """Complete transactions that dead processes decided, abort transactions past their time-out or

@@ -243,13 +243,13 @@ def test_a_block_delivers_what_is_due_when_it_commits_and_looks_for_nothing_else
 ) -> None:
     looks: list[int] = []
     coordinator = db._core.coordinator
-    deliver = coordinator.deliver
+    serve = coordinator.serve_readers
 
     def look() -> bool:
         looks.append(1)
-        return deliver()
+        return serve()
 
-    monkeypatch.setattr(coordinator, "deliver", look)
+    monkeypatch.setattr(coordinator, "serve_readers", look)
     with db.begin() as tx:
         tx.publish("t", "now")
         tx.publish("t", "tomorrow", deliver_at=clock.time_ms() + DAY)

@@ -72,7 +72,7 @@ def export(
 
             if not files:
                 with (
-                    session.open(read_only=True) as db,
+                    session.open_for_reading() as db,
                     output.progress("export", "offsets") as report,
                 ):
                     done = lakehouse.export(

@@ -199,7 +199,7 @@ def consume(
         _check_format()
         until_stopped()
     with (
-        session.open(read_only=group is None) as db,
+        session.open_for_reading() if group is None else session.open() as db,
         db.consumer(
             group,
             isolation_level=isolation_level,

@@ -136,6 +136,11 @@ NEXT_TIMEOUT: Final = (
     "ORDER BY start_time + timeout_ms LIMIT 1"
 )
 """When the next open transaction times out. It is aborted only after that time."""
+OLDEST_DECIDED: Final = (
+    f"SELECT last_update_time FROM transactional_ids WHERE state {IS_DECIDED} "
+    "ORDER BY last_update_time LIMIT 1"
+)
+"""The decision of the oldest incomplete transaction."""
 OLDEST_IDLE: Final = (
     f"SELECT last_update_time FROM transactional_ids WHERE state {MAY_EXPIRE} "
     "ORDER BY last_update_time LIMIT 1"
