@@ -25,7 +25,14 @@ from eosdb.model.config import checked_settings
 from eosdb.model.metrics import Metrics
 from eosdb.model.records.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import Lag
-from eosdb.model.requests import DataVersion, ListOffsets, OffsetCommit, Topic, TopicPartitions
+from eosdb.model.requests import (
+    DataVersion,
+    ListOffsets,
+    OffsetCommit,
+    Topic,
+    TopicMetadata,
+    TopicPartitions,
+)
 from eosdb.model.validation import check_topic_partitions
 from eosdb.model.values import (
     ConsumerGroupMetadata,
@@ -63,7 +70,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         self._group_id = group_id
         self._subscription: tuple[str, ...] | re.Pattern[str] | None = None
         self._topics: tuple[str, ...] = ()
-        self._fetcher = Fetcher(self._broker, self._committed)
+        self._fetcher = Fetcher(self._broker, self._committed, self._commit_beginning)
         self._cursors = self._fetcher.cursors
         self._partitions = AssignedPartitions(self._cursors, self._auto_commit)
         self._membership: Membership | None = None
@@ -93,7 +100,8 @@ class Consumer(Closeable, Generic[Key, Value]):
         named topic does not exist, and the errors of a group that cannot be joined.
         """
         self._check_open()
-        counts = self._broker.ask(TopicPartitions())
+        existing, older = self._broker.ask(TopicMetadata()), self._fetcher.older or {}
+        counts = {topic.name: topic.partitions for topic in existing}
         if isinstance(topics, re.Pattern):
             subscription: tuple[str, ...] | re.Pattern[str] = topics
         else:
@@ -105,6 +113,10 @@ class Consumer(Closeable, Generic[Key, Value]):
         if self._subscription is None and self._cursors:
             self._partitions.replace(())
         self._subscription = subscription
+        self._fetcher.older = {
+            t.topic_id: older.get(t.topic_id, 0) if t.name in self._topics else t.partitions
+            for t in existing
+        }
         self._partitions.listen(on_assign, on_revoke, on_lost)
         self._look(counts)
         self._advance()
@@ -117,7 +129,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         finally:  # Leave the group even if a callback or a commit fails.
             if self._membership is not None and self._subscription is not None:
                 self._membership.leave()
-            self._subscription, self._topics = None, ()
+            self._subscription, self._topics, self._fetcher.older = None, (), None
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without group assignment. Raises UnknownTopicOrPartitionError."""
@@ -398,6 +410,11 @@ class Consumer(Closeable, Generic[Key, Value]):
             return {}
         stable = self._settings.isolation_level == "read_committed"
         return self._broker.committed(self._group_id, tps, require_stable=stable)
+
+    def _commit_beginning(self, partition: TopicPartition, offset: int) -> None:
+        if self._membership is not None:
+            with contextlib.suppress(*MEMBERSHIP_ERRORS):
+                self.commit({partition: OffsetAndMetadata(offset)})
 
     def _advance(self) -> int | None:
         """Advance the membership, if any. Returns the time of the next call."""

@@ -165,12 +165,16 @@ class Fetcher:
         committed: Callable[
             [list[TopicPartition]], dict[TopicPartition, OffsetAndMetadata | errors.ApiError]
         ],
+        commit: Callable[[TopicPartition, int], None],
     ) -> None:
         self.read_whole: Collection[str] = ()
         """Topics that are read from the beginning under any auto_offset_reset."""
         self._broker = broker
         self._settings = settings = broker.settings
         self._committed = committed
+        self._commit = commit
+        self.older: dict[UUID, int] | None = None
+        """How many partitions of each topic existed at the subscription; None if there is none."""
         self.cursors: Final[dict[TopicPartition, Cursor]] = {}
         self._turn = 0
         self._calls_the_user: Final = (
@@ -336,8 +340,17 @@ class Fetcher:
 
     def begin(self, tp: TopicPartition, committed: OffsetAndMetadata | None) -> None:
         """Go to the committed offset, or without one to the offset that auto_offset_reset names."""
-        self.know(tp)
-        offset = committed.offset if committed is not None else self._reset_offset(tp)
+        topic_id = self.know(tp)
+        is_new = self.older is not None and tp.partition >= self.older.get(topic_id, 0)
+        if committed is not None:
+            offset = committed.offset
+        elif is_new and self._reset_of(tp) == "latest":
+            # All of its records came after the subscription (KIP-1327). The commit says so to a member
+            # that subscribed later, and may get the partition before this one commits a position.
+            offset = self.beginning(tp)
+            self._commit(tp, offset)
+        else:
+            offset = self._reset_offset(tp)
         self.cursors[tp].seek(offset)
 
     def _reset_of(self, tp: TopicPartition) -> OffsetReset:
