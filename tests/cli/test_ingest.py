@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import datetime
 import gzip
+import importlib
+import json
 import os
 import signal
 import subprocess
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -141,29 +144,120 @@ def test_a_line_that_is_no_json_stops_also_without_a_key(
     assert sorted(value for _, value in stored(db_path)) == [b"[3]", b'{"id": 1}']
 
 
-def test_a_last_line_without_its_end_is_a_record_and_its_end_may_come_later(
-    run: Run, tmp_path: Path, db_path: Path
+@pytest.mark.parametrize(
+    ("name", "half", "rest", "found"),
+    [
+        ("in.txt", b"one\nhal", b"f\nthree\n", [b"one", b"half", b"three"]),
+        ("in.csv", b"n\n1\n2", b"3\n", [b'{"n": "1"}', b'{"n": "23"}']),
+        ("in.csv", b'n\n1\n"2\n', b'3"\n', [b'{"n": "1"}', rb'{"n": "2\n3"}']),
+        ("in.ndjson", b'[1]\n{"n": 2', b"3}\n", [b"[1]", b'{"n": 23}']),
+        ("in.ndjson", b"[1]\n2", b"3\n", [b"[1]", b"23"]),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--on-error", "skip")])
+def test_half_a_last_row_waits_for_its_other_half(
+    run: Run, tmp_path: Path, db_path: Path, name: str, half: bytes, rest: bytes,
+    found: list[bytes], options: tuple[str, ...],
+) -> None:  # fmt: skip
+    path = tmp_path / name
+    path.write_bytes(half)
+    for _ in range(2):
+        result = run("ingest", "t", str(path), *options)
+        assert result.exit_code == 1
+        assert "the file ends inside of it" in result.stderr
+        assert len(stored(db_path)) == 1
+    path.write_bytes(half + rest)
+    assert run("ingest", "t", str(path), *options).exit_code == 0
+    assert Counter(value for _, value in stored(db_path)) == Counter(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "rest", "found"),
+    [
+        ("in.txt.gz", b"\r\n[3]\n", [b"[1]", b"[2]", b"[3]"]),
+        ("in.ndjson", b"\r\n[3]\n", [b"[1]", b"[2]", b"[3]"]),
+        ("in.txt.gz", b"9\n[3]\n", [b"[1]", b"[2]", b"[3]"]),
+    ],
+)
+def test_a_last_line_that_cannot_go_on_is_a_record_before_its_end_is_there(
+    run: Run, tmp_path: Path, db_path: Path, name: str, rest: bytes, found: list[bytes]
 ) -> None:
-    path = tmp_path / "in.txt"
-    path.write_bytes(b"one\ntwo")
-    run("ingest", "t", str(path))
-    path.write_bytes(b"one\ntwo\r\nthree\n")
+    """A packed file that ends is complete, and so is a JSON array. Other growth is told."""
+    path = tmp_path / name
+    pack = gzip.compress if name.endswith("gz") else bytes
+    path.write_bytes(pack(b"[1]\n[2]"))
     assert run("ingest", "t", str(path)).exit_code == 0
-    assert Counter(value for _, value in stored(db_path)) == Counter([b"one", b"two", b"three"])
+    path.write_bytes(pack(b"[1]\n[2]" + rest))
+    result = run("ingest", "t", str(path))
+    assert (result.exit_code == 1) == ("its end was not written yet" in result.stderr)
+    assert (result.exit_code == 1) == rest.startswith(b"9")
+    assert run("ingest", "t", str(path), "--on-error", "skip").exit_code == 0
+    assert Counter(value for _, value in stored(db_path)) == Counter(found)
 
 
-def test_the_rest_of_a_line_that_was_ingested_in_half_is_no_record(
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (b'2,"b\n3,c\n4,d\n', "lines 3 to 5, which are one row of CSV: the file ends inside"),
+        (b'2,"b\n3,c\n4,"d\n', "lines 3 to 5, which are one row of CSV: not CSV"),
+        (b'2,"b\n3,c\n4",d,e\n', "lines 3 to 5, which are one row of CSV: 4 fields"),
+    ],
+)
+def test_a_missing_quote_skips_no_good_rows(
+    run: Run, tmp_path: Path, db_path: Path, content: bytes, rows: str
+) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"id,x\n1,a\n" + content)
+    result = run("ingest", "t", str(path), "--on-error", "skip")
+    assert result.exit_code == 1
+    assert rows in result.stderr
+    assert "quote that may be missing in line 3" in result.stderr
+    path.write_bytes(b"id,x\n1,a\n2,b\n3,c\n")
+    assert run("ingest", "t", str(path)).exit_code == 0
+    assert sorted(v[:9] for _, v in stored(db_path)) == [b'{"id": "%d' % i for i in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("module", ["bz2", "lzma"])
+def test_a_file_that_is_packed_otherwise_is_refused_whatever_its_name(
+    run: Run, tmp_path: Path, module: str
+) -> None:
+    path = tmp_path / "in.txt"
+    for data in (b"one\n", b""):
+        path.write_bytes(importlib.import_module(module).compress(data))
+        result = run("ingest", "t", str(path))
+        assert (result.exit_code, "decompress it first" in result.stderr) == (1, True)
+
+
+def test_a_gzip_file_is_known_by_its_first_bytes_and_an_edit_anywhere_in_what_was_read_is_seen(
+    run: Run, tmp_path: Path, db_path: Path
+) -> None:
+    for path, pack in ((tmp_path / "in.GZ", gzip.compress), (tmp_path / "in.log", bytes)):
+        path.write_bytes(pack(b"one\ntwo\n"))
+        run("ingest", "t", str(path))
+        path.write_bytes(pack(b"ONE\ntwo\nthree\n"))
+        result = run("ingest", "t", str(path))
+        assert result.exit_code == 1
+        assert "differs from what was read up to byte 8" in result.stderr
+        # A rotated log: the rest of the renamed file, under its old name.
+        renamed = path.with_name("renamed")
+        renamed.write_bytes(pack(b"one\ntwo\nlast\n"))
+        assert run("ingest", "t", str(renamed), "--source-id", str(path)).exit_code == 0
+    assert Counter(v for _, v in stored(db_path)) == Counter([b"one", b"two", b"last"] * 2)
+
+
+def test_a_position_of_eosdb_1_0_is_gone_on_from_if_the_last_line_is_there(
     run: Run, tmp_path: Path, db_path: Path
 ) -> None:
     path = tmp_path / "in.txt"
-    path.write_bytes(b"one\nhal")
-    run("ingest", "t", str(path))
-    path.write_bytes(b"one\nhalf\nthree\n")
-    result = run("ingest", "t", str(path))
-    assert result.exit_code == 1
-    assert "line 2: it was ingested when its end was not written yet" in result.stderr
-    assert run("ingest", "t", str(path), "--on-error", "skip").exit_code == 0
-    assert Counter(value for _, value in stored(db_path)) == Counter([b"one", b"hal", b"three"])
+    noted = json.dumps({"line": 2, "last_size": 4, "last_crc": zlib.crc32(b"two\n")})
+    run("ingest", "t", str(tmp_path / "in.txt"), "--source-id", "s")
+    for text, status in ((b"one\nTWO\nx\n", 1), (b"one\ntwo\nx\n", 0)):
+        with eosdb.connect(db_path) as db:
+            position = {TopicPartition("t", 0): eosdb.OffsetAndMetadata(8, noted)}
+            db.broker.offset_commit("__eosdb.ingest:t:s", position)
+        path.write_bytes(text)
+        assert run("ingest", "t", str(path), "--source-id", "s").exit_code == status
+    assert [value for _, value in stored(db_path)] == [b"x"]
 
 
 @pytest.mark.parametrize(
@@ -172,8 +266,9 @@ def test_the_rest_of_a_line_that_was_ingested_in_half_is_no_record(
         ("in.txt", b"a longer one\nof other lines\n"),
         ("in.txt.gz", gzip.compress(b"a longer one\nof other lines\n")),
         ("in.txt", b"old 1\n"),
+        ("in.txt", b"new 1\nold 2\n"),
     ],
-    ids=["other lines", "other lines packed", "shorter"],
+    ids=["other lines", "other lines packed", "shorter", "an equal last line"],
 )
 def test_another_file_in_the_place_of_an_ingested_one_is_refused(
     run: Run, tmp_path: Path, db_path: Path, name: str, second: bytes
@@ -211,6 +306,8 @@ def test_a_position_that_an_operator_has_set_is_gone_on_from(
         ("in.csv", b"id,x\n1\n2,b\n", "line 2: 1 fields, the header has 2"),
         ("in.ndjson", b"[" * 100_000 + b'\n{"id": "2"}\n', "line 1: not JSON"),
         ("in.ndjson", b'{"id": "\\ud800"}\n{"id": "2"}\n', "line 1: the key"),
+        ("in.ndjson", b'{"n": NaN}\n{"id": "2"}\n', "line 1: not JSON: NaN"),
+        ("in.ndjson", b'[-Infinity]\n{"id": "2"}\n', "line 1: not JSON: -Infinity"),
         ("in.ndjson", b"\xff\n" + b'{"id": "2"}\n', "line 1: not JSON"),
         ("in.ndjson", b'[3]\n{"id": "2"}\n', "line 1: "),
         ("in.ndjson", b'{"id": "%s"}\n{"id": "2"}\n' % (b"x" * 1_100_000), "line 1: 2200"),
@@ -306,7 +403,7 @@ def test_killed_and_started_again_each_line_is_there_once(
 ) -> None:
     path = tmp_path / "in.txt"
     lines = [b"%d" % i for i in range(30_000)]
-    path.write_bytes(b"\n".join(lines))
+    path.write_bytes(b"\n".join([*lines, b""]))
     for threshold in (1_000, 9_000, 18_000):
         with eosdb.connect(db_path, read_only=True) as db:
             process = start("ingest", "t", str(path), "--transaction-size", "100")
@@ -326,7 +423,7 @@ def test_started_twice_at_once_the_first_is_fenced(
 ) -> None:
     path = tmp_path / "in.txt"
     lines = [b"%d" % i for i in range(60_000)]
-    path.write_bytes(b"\n".join(lines))
+    path.write_bytes(b"\n".join([*lines, b""]))
     first = start("ingest", "t", str(path), "--transaction-size", "50")
     with eosdb.connect(db_path, read_only=True) as db:
         while first.poll() is None and readable(db) < 500:

@@ -12,14 +12,16 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import hashlib
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Final, NamedTuple
 
 import click
 
@@ -35,40 +37,55 @@ from .topics import settings_of
 
 FORMATS = ("ndjson", "csv", "lines")
 _BY_SUFFIX = {".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson", ".csv": "csv"}
+_PACKED: Final = {
+    "bzip2": rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", "xz": rb"\xfd7zXZ\0", "zstd": rb"\x28\xb5\x2f\xfd",
+    "lz4": rb"\x04\x22\x4d\x18", "zip": rb"PK\x03\x04", "7z": rb"7z\xbc\xaf\x27\x1c",
+    "compress": rb"\x1f\x9d",
+}  # fmt: skip
+"""How other compressed files begin, as regular expressions."""
+_PIECE: Final = 1 << 20
 _CSV_FIELD_MAX = 2**31 - 1
 """The largest record of any topic; Python's default of 128 KiB is below the limit of most topics."""
 
 
 class Position(NamedTuple):
-    """The position to resume from: bytes (uncompressed) and lines read, the last line's size and CRC."""
+    """The position to resume from: bytes (uncompressed) and lines read, and the SHA-256 of these bytes."""
 
     byte: int = 0
     line: int = 0
+    digest: str | None = None
     last_size: int = 0
     last_crc: int | None = None
-    """CRC-32 of the line that ends at `byte`; with its size it detects a replaced file."""
+    """CRC-32 of the line that ends at `byte`, which eosdb 1.0 kept in place of the digest."""
 
 
 class Item(NamedTuple):
-    """One line of the input: a record, or the `error` that prevents one."""
+    """One row of the input, of one line or of several: a record, or the `error` that prevents one."""
 
     key: bytes | None
     value: bytes
-    byte: int
+    first: int
     line: int
-    last: bytes
+    """The numbers of its first and last line."""
+    raw: bytes
+    """All bytes since the item before it."""
     error: str | None = None
-
-    @property
-    def after(self) -> Position:
-        """The position after this record."""
-        return Position(self.byte, self.line, len(self.last), zlib.crc32(self.last))
+    is_open: bool = False
+    """Whether the input ends inside it, so that its writer may be at work on it."""
 
 
 def format_of(path: Path) -> str:
     """The format by the file's suffix; `lines` for an unknown suffix."""
-    suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
-    return _BY_SUFFIX.get(suffixes[-1].lower(), "lines") if suffixes else "lines"
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    return _BY_SUFFIX.get(suffixes[-1], "lines") if suffixes else "lines"
+
+
+def _refuse_constant(name: str) -> None:
+    """Refuse NaN and Infinity, which Python's parser takes."""
+    raise ValueError(f"{name} is not in JSON")
+
+
+_parse: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +101,38 @@ class Source:
 
     @property
     def packed(self) -> bool:
-        return self.path.suffix == ".gz"
+        """Whether it is a gzip file. Raises InvalidRecordError for other compressed files."""
+        with self.path.open("rb") as file:
+            head = file.read(10)
+        for name, magic in _PACKED.items():
+            if re.match(magic, head, re.DOTALL):
+                raise errors.InvalidRecordError(
+                    f"{self.path} is compressed ({name}); decompress it first, or compress it with gzip"
+                )
+        return head.startswith(b"\x1f\x8b") or (self.path.suffix.lower() == ".gz" and head != b"")
 
-    def read(self, start: Position) -> Iterator[Item]:
-        """Read items from `start` on. An invalid line is an item with an error.
+    def read(self, start: Position, digest: hashlib._Hash) -> Iterator[Item]:
+        """Read items from `start` on. An invalid row is an item with an error. `digest` is fed with the
+        bytes before `start`.
 
         Raises InvalidRecordError if the file was replaced since it was read up to `start`, for a damaged
         compressed file, and for an invalid CSV header.
         """
         try:
             with self._open() as file:
-                self._go_to(file, start)
-                torn = _rest_of_torn_line(file, start) if start.byte else b""
+                last = self._go_to(file, start, digest)
+                # The rest of a line that was taken without its end, and has one now; usually empty.
+                torn = file.readline() if last not in b"\n" else b""
                 if torn.strip(b"\r\n"):
                     yield Item(
-                        None, torn, start.byte + len(torn), start.line, torn,
+                        None, torn, start.line, start.line, torn,
                         "it was ingested when its end was not written yet, and has grown since",
                     )  # fmt: skip
-                start = start._replace(byte=start.byte + len(torn))
+                    torn = b""
                 if self.input_format == "csv":
-                    yield from self._csv(file, start)
+                    yield from self._csv(file, start, torn)
                 else:
-                    yield from self._lines(file, start)
+                    yield from self._lines(file, start, torn)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise errors.InvalidRecordError(
                 f"{self.path} is an incomplete or damaged gzip file: {error}; get it again; the records "
@@ -117,67 +144,86 @@ class Source:
             return gzip.open(self.path, "rb")  # type: ignore[return-value]
         return self.path.open("rb")
 
-    def _go_to(self, file: IO[bytes], start: Position) -> None:
-        """Seek to `start`, after checking that the last ingested line still ends there."""
-        file.seek(start.byte - start.last_size)
-        last = file.read(start.last_size)
-        difference = "is shorter than what was read"
-        if file.tell() == start.byte and file.seek(start.byte) == start.byte:
-            if start.last_crc not in (None, zlib.crc32(last)):
-                difference = "differs from what was read"
-            elif self.packed or start.byte <= self.size():
-                return
+    def _go_to(self, file: IO[bytes], start: Position, digest: hashlib._Hash) -> bytes:
+        """Read up to `start`, and check that these are the bytes that were ingested. Returns the last."""
+        left, last = start.byte, b""
+        while left and (piece := file.read(min(left, _PIECE))):
+            digest.update(piece)
+            last = (last + piece)[-max(start.last_size, 1) :]
+            left -= len(piece)
+        if left:
+            difference = "is shorter than what was read"
+        elif start.digest in (None, digest.hexdigest()) and start.last_crc in (
+            None,
+            zlib.crc32(last),
+        ):
+            return last[-1:]
+        else:
+            difference = "differs from what was read"
         raise errors.InvalidRecordError(
-            f"{self.path} {difference} up to byte {start.byte}; it was replaced or edited: give another "
-            "--source-id to ingest it as a new file"
+            f"{self.path} {difference} up to byte {start.byte}; it was replaced or edited. Give another "
+            "--source-id to ingest all of it as a new file. If a log was rotated, first ingest the renamed "
+            "file with --source-id and the name used so far (by default this path), for its last lines"
         )
 
-    def _lines(self, file: IO[bytes], start: Position) -> Iterator[Item]:
-        byte, line = start.byte, start.line
-        ndjson = self.input_format == "ndjson"
-        for raw in file:
-            byte += len(raw)
-            line += 1
-            value = raw.rstrip(b"\r\n")
-            if not ndjson:
-                yield Item(None, value, byte, line, raw)
-                continue
-            if line == 1:
-                value = value.removeprefix(codecs.BOM_UTF8)
-            if not value or value.isspace():
-                continue
-            key = error = None
-            try:
-                document = parsed(value)
-                if self.key_field is not None:
-                    if isinstance(document, dict):
-                        key = key_bytes(document.get(self.key_field))
-                    else:
-                        error = "not a JSON object, so it has no key field"
-            except UnicodeEncodeError:
-                error = "the key is half a surrogate pair, which UTF-8 cannot hold"
-            except ValueError as problem:
-                error = f"not JSON: {problem}"
-            yield Item(key, value, byte, line, raw, error)
+    def _is_open(self, raw: bytes) -> bool:
+        return not raw.endswith(b"\n") and not self.packed
 
-    def _csv(self, file: IO[bytes], start: Position) -> Iterator[Item]:
+    def _lines(self, file: IO[bytes], start: Position, raw: bytes) -> Iterator[Item]:
+        line = start.line
+        ndjson = self.input_format == "ndjson"
+        for text in file:
+            raw += text
+            line += 1
+            value = text.rstrip(b"\r\n")
+            key = error = None
+            if ndjson:
+                if line == 1:
+                    value = value.removeprefix(codecs.BOM_UTF8)
+                if not value or value.isspace():
+                    continue
+                key, error = self._key_of(value)
+            # A whole object, array or text in JSON is never the first half of another one.
+            is_whole = ndjson and error is None and value.rstrip()[-1:] in b'}]"'
+            yield Item(key, value, line, line, raw, error, self._is_open(text) and not is_whole)
+            raw = b""
+
+    def _key_of(self, value: bytes) -> tuple[bytes | None, str | None]:
+        """The key of a JSON value, or the error that prevents a record."""
+        try:
+            document = _parse(value.decode())
+            if self.key_field is None:
+                return None, None
+            if isinstance(document, dict):
+                return key_bytes(document.get(self.key_field)), None
+            return None, "not a JSON object, so it has no key field"
+        except UnicodeEncodeError:
+            return None, "the key is half a surrogate pair, which UTF-8 cannot hold"
+        except RecursionError:
+            return None, "not JSON: it is nested too deeply"
+        except ValueError as problem:
+            return None, f"not JSON: {problem}"
+
+    def _csv(self, file: IO[bytes], start: Position, torn: bytes) -> Iterator[Item]:
         """Yield the rows as JSON objects whose values are text. A resumed read parses the header again."""
         csv.field_size_limit(_CSV_FIELD_MAX)
         header: list[str] | None = None
         if start.byte > 0:
             with self._open() as beginning:
                 header = self._header(next(csv.reader(map(_text, beginning), strict=True), []))
-        byte, line, last = start.byte, start.line, b""
+        line, raw, is_at_end = start.line, [torn], False
 
         def lines() -> Iterator[str]:
-            nonlocal byte, line, last
-            for last in file:
-                byte += len(last)
+            nonlocal line, is_at_end
+            for text in file:
+                raw.append(text)
                 line += 1
-                yield _text(last)
+                yield _text(text)
+            is_at_end = True
 
         reader = csv.reader(lines(), strict=True)
         while True:
+            first, row, error = line + 1, list[str](), None
             try:
                 row = next(reader)
             except StopIteration:
@@ -185,24 +231,25 @@ class Source:
             except csv.Error as problem:
                 if header is None:
                     raise self._bad_header(str(problem)) from None
-                yield Item(None, b"", byte, line, last, f"not CSV: {problem}")
-                continue
+                error = f"not CSV: {problem}"
             if header is None:
                 header = self._header(row)
-            elif row:
-                yield self._row(header, row, byte, line, last)
+            elif row or error:
+                key, value, error = (None, b"", error) if error else self._row(header, row)
+                is_open = self._is_open(raw[-1]) or (is_at_end and not self.packed)
+                yield Item(key, value, first, line, b"".join(raw), error, is_open)
+                raw.clear()
 
-    def _row(self, header: list[str], row: list[str], byte: int, line: int, last: bytes) -> Item:
+    def _row(self, header: list[str], row: list[str]) -> tuple[bytes | None, bytes, str | None]:
+        """The key and value of a row, or the error that prevents a record."""
         if len(row) != len(header):
-            error = f"{len(row)} fields, the header has {len(header)}"
-            return Item(None, b"", byte, line, last, error)
+            return None, b"", f"{len(row)} fields, the header has {len(header)}"
         document = dict(zip(header, row, strict=True))
         try:
             key = key_bytes(document[self.key_field]) if self.key_field is not None else None
-            value = json.dumps(document, ensure_ascii=False).encode()
+            return key, json.dumps(document, ensure_ascii=False).encode(), None
         except UnicodeEncodeError:
-            return Item(None, b"", byte, line, last, "not UTF-8")
-        return Item(key, value, byte, line, last)
+            return None, b"", "not UTF-8"
 
     def _header(self, row: list[str]) -> list[str]:
         """The field names. Raises InvalidRecordError for names that a JSON object cannot have."""
@@ -222,12 +269,6 @@ class Source:
         return errors.InvalidRecordError(
             f"{self.path}, header: {why}; fix the header or --key, or give --input-format"
         )
-
-
-def _rest_of_torn_line(file: IO[bytes], start: Position) -> bytes:
-    """The rest of a last line that was incomplete when it was read, and is complete now; usually b""."""
-    file.seek(start.byte - 1)
-    return b"" if file.read(1) == b"\n" else file.readline()
 
 
 def _text(raw: bytes) -> str:
@@ -280,8 +321,9 @@ def ingest(
 ) -> None:
     """Append the lines of files to TOPIC exactly once.
 
-    Restarted after a kill, it resumes. If two processes ingest the same file, the later one takes over and
-    the earlier one ends with PRODUCER_FENCED.
+    Restarted after a kill, or when a file has grown, it resumes, after a check that what it read before is
+    unchanged. A last line without a line end is refused, since its writer may be at work on it. If two
+    processes ingest the same file, the later one takes over and the earlier one ends with PRODUCER_FENCED.
 
     \b
     Example:
@@ -363,36 +405,37 @@ class Ingest:
             output.line(f"{self._source.path}: {counted(others, 'more line')} skipped", err=True)
 
     def _append(self, producer: eosdb.Producer, transaction_size: int, skip: bool) -> Position:
-        position = self._committed()
+        position, digest = self._committed(), hashlib.sha256()
         source = self._source
         total = None if source.packed else source.size()
         with output.progress(source.path.name, "records") as report:
             report(position.byte, total, 0)
-            items = self._source.read(position)
+            items = self._source.read(position, digest)
             for first in items:
-                bad = None
+                bad, before, count = None, position.byte, 0
                 with producer.transaction():
                     for item in chain((first,), islice(items, transaction_size - 1)):
                         error = item.error or self._refusal(item)
-                        if error is None:
+                        if error is None and not item.is_open:
                             producer.send(self._topic, item.value, key=item.key)
-                            self._count += 1
-                        elif skip:
+                            count += 1
+                        elif skip and not item.is_open and item.first == item.line:
                             self._skipped.append(f"line {item.line}: {error}")
                         else:
                             # This transaction stores the good lines before a bad one.
-                            bad = f"line {item.line}: {error}"
+                            bad = _complaint(item, error)
                             break
-                        last = item
-                    if bad is None or item is not first:
-                        position = last.after
+                        digest.update(item.raw)
+                        position = Position(position.byte + len(item.raw), item.line)
+                    if position.byte > before:
+                        position = position._replace(digest=digest.hexdigest())
                         stored = OffsetAndMetadata(position.byte, _metadata(position))
                         producer.send_offsets_to_transaction({self._anchor: stored}, self._member)
+                self._count += count
                 report(position.byte, total, self._count)
                 if bad is not None:
                     raise errors.InvalidRecordError(
-                        f"{self._source.path}, {bad}; the lines before it are stored; fix the line, "
-                        "or skip such lines with --on-error skip"
+                        f"{source.path}, {bad}; the lines before it are stored"
                     )
         return position
 
@@ -420,9 +463,27 @@ class Ingest:
                 return Position() if stored is None else _position(stored)
 
 
+def _complaint(item: Item, error: str | None) -> str:
+    """What is wrong with the item, and what to do."""
+    where = f"line {item.line}"
+    if item.first < item.line:
+        where = f"lines {item.first} to {item.line}, which are one row of CSV"
+    if item.is_open:
+        return (
+            f"{where}: the file ends inside of it ({error or 'no line end'}), so its writer may be at work "
+            "on it; ingest again when it is complete. If the file is complete, append a line end, or the "
+            f"quote that may be missing in line {item.first}"
+        )
+    if item.first < item.line:
+        return (
+            f"{where}: {error}; add the quote that may be missing in line {item.first} (--on-error skip "
+            "skips only rows of one line)"
+        )
+    return f"{where}: {error}; fix the line, or skip such lines with --on-error skip"
+
+
 def _metadata(position: Position) -> str:
-    _, line, last_size, last_crc = position
-    return json.dumps({"line": line, "last_size": last_size, "last_crc": last_crc})
+    return json.dumps({"line": position.line, "sha256": position.digest})
 
 
 def _position(stored: OffsetAndMetadata) -> Position:
@@ -432,6 +493,7 @@ def _position(stored: OffsetAndMetadata) -> Position:
         return Position(
             stored.offset,
             int(noted.get("line", 0)),
+            noted.get("sha256"),
             int(noted.get("last_size", 0)),
             noted.get("last_crc"),
         )
