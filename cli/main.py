@@ -221,8 +221,7 @@ class ErrorBoundary(CommandsByName):
             shown = str(error.object)[:80].encode(errors="backslashreplace").decode()
             output.line(f"error: {shown}: this argument is not valid UTF-8", err=True)
         except BrokenPipeError:
-            # The reader has closed the pipe, and Python would report that again when it flushes at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            output.silence(sys.stdout)
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             output.line(f"error: {where}{error.strerror or error}", err=True)
@@ -254,6 +253,8 @@ def _prepare_streams() -> None:
         sys.stdin = open(os.devnull)  # noqa: SIM115 – stays open until the process ends
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 – or the database's file gets its number
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

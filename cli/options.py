@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from eosdb import TopicPartition
-from eosdb.model.clock import parse_time_ms
+from eosdb.model.clock import format_time_ms, parse_time_ms
 
 if TYPE_CHECKING:
     _Base = click.ParamType[int]
@@ -29,9 +29,18 @@ class TimeMs(_Base):
         if isinstance(value, int):
             return value
         try:
-            return parse_time_ms(str(value))
+            found = parse_time_ms(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        # A year, a day such as 20261121, seconds or microseconds: as ms, before 2001 or after 5138.
+        if str(value).isdecimal() and (found >= 10**14 or 10**3 <= found < 10**12):
+            self.fail(
+                f"got {value}, which as milliseconds since 1970 is {format_time_ms(found)}; expected a "
+                "number of milliseconds after 2001, or an ISO 8601 time such as 2026-11-21T12:00",
+                param,
+                ctx,
+            )
+        return found
 
 
 TIME_MS = TimeMs()

@@ -20,13 +20,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar, cast
 
 import click
 
 from eosdb.cli.stopping import is_normal_end
 from eosdb.model.clock import SystemClock, format_time_ms
 from eosdb.model.words import decoded, duration, printable
+from eosdb.store.file.file_system import BESIDE
 from eosdb.system.road import road
 
 if TYPE_CHECKING:
@@ -153,8 +154,9 @@ def file_option(function: F) -> F:
 
 @contextlib.contextmanager
 def _whole_file(path: str) -> Iterator[None]:
-    """Redirect standard output to a file that replaces `path` when the block ends, unless it raises. A
-    device or a pipe, such as /dev/null, is written directly: a rename would replace it."""
+    """Redirect standard output to a file that replaces `path` when the block ends, unless it raises. The
+    new file has the old one's mode; a symlink stays, and leads to the new file. A device or a pipe, such
+    as /dev/null, is written directly: a rename would replace it."""
     if os.path.exists(path) and not os.path.isfile(path):
         with (
             open(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as file,
@@ -162,9 +164,21 @@ def _whole_file(path: str) -> Iterator[None]:
         ):
             yield
         return
-    part = f"{path}.{os.getpid()}.part"
-    with open(part, "x", encoding="utf-8", errors="backslashreplace", newline="") as file:
+    target = os.path.realpath(path)
+    _check_is_no_database(path, target)
+    part, mode = f"{target}.{os.getpid()}.part", None
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.stat(target).st_mode & 0o7777
+
+    def opened(name: str, flags: int) -> int:
+        return os.open(name, flags, 0o666 if mode is None else mode & 0o700)
+
+    with open(
+        part, "x", encoding="utf-8", errors="backslashreplace", newline="", opener=opened
+    ) as file:
         try:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             with contextlib.redirect_stdout(file):
                 try:
                     yield
@@ -173,10 +187,25 @@ def _whole_file(path: str) -> Iterator[None]:
                         raise
             file.flush()
             road.sync(file.fileno())
-            os.replace(part, path)
+            os.replace(part, target)
         except BaseException:
             os.unlink(part)
             raise
+
+
+def _check_is_no_database(path: str, target: str) -> None:
+    """Raises UsageError for an output file that is a database, or a file that SQLite or eosdb keeps beside
+    one."""
+    from eosdb.cli.file_command import _is_database, named_file
+
+    own = named_file(click.get_current_context()) or ""
+    for suffix in ("", "-journal", *BESIDE):
+        database = target.removesuffix(suffix) if target.endswith(suffix) else target
+        is_own = os.path.exists(target) and os.path.exists(own + suffix)
+        if _is_database(database) or (own and is_own and os.path.samefile(own + suffix, target)):
+            raise click.UsageError(
+                f"-o {path}: this is a database, or a file beside one; give another path"
+            )
 
 
 def rows(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
@@ -244,8 +273,28 @@ def cell(value: object) -> str:
 
 
 def line(text: object = "", *, err: bool = False) -> None:
-    """Print one line; line ends and terminal control characters in it are escaped."""
-    click.echo(printable(str(text)), err=err)
+    """Print one line; line ends and terminal control characters in it are escaped. A message on stderr that
+    cannot be written is lost."""
+    if err:
+        done(text, err=True)
+    else:
+        click.echo(printable(str(text)))
+
+
+def done(text: object, *, err: bool = False) -> None:
+    """Print a line that says what was done. If it cannot be written it is lost: the command has succeeded
+    all the same."""
+    try:
+        click.echo(printable(str(text)), err=err)
+    except OSError:
+        silence(sys.stderr if err else sys.stdout)
+
+
+def silence(stream: TextIO) -> None:
+    """Let a stream that cannot be written lead nowhere. Python would report it again at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 def due(found: Iterable[tuple[str, str]]) -> None:
@@ -268,7 +317,7 @@ def exact(text: str) -> None:
 
 def value(data: bytes | None) -> None:
     """Print the value of a record: to a program unchanged, to a terminal escaped."""
-    line(cell(data)) if sys.stdout.isatty() else click.echo(data or b"")
+    click.echo(cell(data) if sys.stdout.isatty() else data or b"")
 
 
 def _json(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
@@ -316,7 +365,7 @@ def _plain(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
     widths = [max(map(len, cells)) for cells in zip(headings, *sample, strict=True)]
     for row in chain([headings], sample, texts):
         cells = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-        line(cells.rstrip())
+        click.echo(cells.rstrip())
 
 
 def _rich(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:

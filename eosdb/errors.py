@@ -408,6 +408,13 @@ def in_doubt(error: E) -> E:
     return error
 
 
+def in_part(error: E, stored: str) -> E:
+    """Say in the error of a call that makes several writes what is stored all the same, and return it."""
+    cause = str(error).replace("nothing was written", "this write is undone")
+    error.args = (f"{stored}. The next write failed: {cause}",)
+    return error
+
+
 def inherit_doubt(error: BaseException | None, earlier: EosdbError | None) -> None:
     """Note in the error of a repeated write that an earlier attempt may be stored."""
     if isinstance(error, EosdbError) and earlier is not None and earlier.outcome == "unknown":

@@ -140,7 +140,7 @@ def replay(
     chosen = [(partition, offset) for offset in offsets] or None
     with session.open() as db, output.progress("replay"):
         report = db.dead_letters(topic).replay(chosen, to_topic)
-    output.line(
+    output.done(
         f"replayed {counted(report.replayed, 'dead letter')} of {topic}; {report.skipped} had been "
         "replayed before"
     )

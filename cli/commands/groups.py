@@ -236,7 +236,7 @@ def delete(session: Session, group: tuple[str, ...], topics: tuple[str, ...], ye
         for name in names:
             if topics:
                 db.broker.offset_delete(name, chosen[name])
-                output.line(f"deleted {offsets} in group {name}")
+                output.done(f"deleted {offsets} in group {name}")
             else:
                 db.broker.delete_group(name)
-                output.line(f"deleted group {name}")
+                output.done(f"deleted group {name}")

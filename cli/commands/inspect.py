@@ -219,7 +219,7 @@ def rebuild(session: Session) -> None:
     """
     with session.open() as db, output.progress("rebuild", "events") as report:
         done = db.rebuild(on_progress=report)
-    output.line(f"rebuilt from {done.events} events, {done.elapsed_s:.1f} s")
+    output.done(f"rebuilt from {done.events} events, {done.elapsed_s:.1f} s")
 
 
 @inspect.command()
@@ -236,7 +236,7 @@ def extract(session: Session, target: str) -> None:
     """
     with session.open() as db, output.progress("extract", "events") as report:
         position = db.extract(target, on_progress=report)
-    output.line(f"{target} has eosdb's tables, with {position} events; {session.path} has its own")
+    output.done(f"{target} has eosdb's tables, with {position} events; {session.path} has its own")
 
 
 inspect.add_command(journal)

@@ -42,6 +42,6 @@ def cancel(session: Session, ids: tuple[str, ...]) -> None:
     """
     with session.open() as db:
         cancelled = db.admin.cancel_scheduled(ids)
-    output.line(
+    output.done(
         f"cancelled {counted(cancelled, 'record')}; {len(set(ids)) - cancelled} waited no longer"
     )

@@ -174,7 +174,7 @@ def abort(session: Session, where: TopicPartition, start_offset: int) -> None:
         outcome = db.admin.abort_transaction(where, start_offset)
         stable = db.broker.offsets(where).last_stable_offset
     done = "aborted" if outcome == "ABORT" else "committed, as the coordinator had decided,"
-    output.line(
+    output.done(
         f"{done} the transaction from offset {start_offset} of {where}; its last stable offset is "
         f"{stable}"
     )
@@ -191,7 +191,7 @@ def fence(session: Session, transactional_id: str) -> None:
     """
     with session.open() as db:
         now = db.admin.fence_producer(transactional_id)
-    output.line(
+    output.done(
         f"fenced {transactional_id}: producer id {now.producer_id}, epoch {now.producer_epoch}; "
         "earlier producers with this id are fenced"
     )

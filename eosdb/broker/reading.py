@@ -11,7 +11,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from eosdb.broker.core import Core, Write, answers, prepares
-from eosdb.errors import EosdbError, InvalidTopicExceptionError, in_doubt
+from eosdb.errors import EosdbError, InvalidTopicExceptionError, in_doubt, in_part
 from eosdb.log import partition_rows, retention, scheduled, topics
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import block as reading
@@ -277,7 +277,8 @@ def delete_records(core: Core, request: requests.DeleteRecords) -> int:
             met[tp.topic] = partition.topic_id
         except EosdbError as error:
             if reached is not None:
-                in_doubt(error)  # Some records are already deleted; a repeated call continues.
+                # A repeated call continues.
+                in_doubt(in_part(error, f"the records below offset {reached} are deleted"))
             raise
     core.delete_rows([partition.partition_id])
     return target

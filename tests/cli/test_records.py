@@ -93,6 +93,48 @@ def test_produce_takes_keys_as_kafka_console_producer_does(
     assert tuple(None if data is None else data.decode() for data in row) == expected
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["--property", "parse.key=true"], ["--property", "parse.key=true", "--key-separator", ":"]],
+)
+def test_a_line_without_the_key_separator_is_an_error_as_in_kafka(
+    path: Path, words: list[str]
+) -> None:
+    separator = ":" if ":" in words else "\t"
+    done = run(path, "produce", "orders", *words, stdin=f"a{separator}b\nno key\nc{separator}d\n")
+    assert done.exit_code == 3
+    assert "error: INVALID_RECORD: line 2: no key separator" in done.stderr
+    assert run(path, "consume", "orders", "--last", "1").stdout == "b\n"
+    done = run(path, "produce", "orders", *words, "--transactional-id", "x", stdin="no key\n")
+    assert (done.exit_code, "no line is appended" in done.stderr) == (1, True)
+
+
+def test_a_header_without_a_value_is_null(path: Path) -> None:
+    with eosdb.connect(path) as db:
+        headers = [("absent", None), ("empty", b""), ("text", b"null")]
+        db.producer().send("orders", "v", headers=headers)
+    for form in ("json", "jsonl", "csv", "table"):
+        words = ["consume", "orders", "--last", "1", "--format", form]
+        shown = run(path, *words).stdout.replace('""', '"').replace('\\"', '"')
+        assert '[["absent", null], ["empty", "' in shown
+        assert '["text", "null"]]' in shown
+
+
+@pytest.mark.parametrize(
+    ("number", "is_taken"),
+    [("2026", False), ("20261121", False), ("1763726400", False), ("1763726400000000", False),
+     ("202611211200", False), ("1763726400000", True), ("0", True), ("2026-11-21", True)],
+)  # fmt: skip
+def test_a_time_that_is_a_year_a_day_or_seconds_is_not_taken_for_1970(
+    path: Path, number: str, is_taken: bool
+) -> None:
+    reset = ["groups", "reset-offsets", "g", "--topic", "orders", "--to-datetime", number]
+    for words in (reset, ["timeline", "orders", "--since", number]):
+        done = run(path, *words)
+        assert done.exit_code == (0 if is_taken else 2), done.output
+        assert is_taken or "as milliseconds since 1970 is" in done.output
+
+
 def test_produce_refuses_options_that_contradict_each_other(path: Path) -> None:
     for words in (["--fixed-key", "a", "--key-separator", ":"], ["--property", "parse.kye=true"]):
         assert run(path, "produce", "orders", *words).exit_code == 2

@@ -109,7 +109,7 @@ class _Results:
         if not isinstance(result, EosdbError):
             self._left_out.pop(path, None)
             if result.records or not self._quiet:
-                output.line(f"{path}: {result.records} records in {result.files} files exported")
+                output.done(f"{path}: {result.records} records in {result.files} files exported")
         elif self._left_out.get(path) != (why := f"{type(result).__name__}: {result}"):
             self._left_out[path] = why
             output.line(f"{path} was left out: {why}", err=True)

@@ -34,9 +34,9 @@ def publish(session: Session, target: str, keep: int, anew: bool, folder: str | 
     with session.open(read_only=True) as db, output.progress("publish", "bytes") as report:
         done = db.publish_copy(target, keep=keep, anew=anew, folder=folder, on_progress=report)
     if done is None:
-        output.line(f"published a backup at {target}: {os.path.getsize(target)} bytes")
+        output.done(f"published a backup at {target}: {os.path.getsize(target)} bytes")
         return
-    output.line(
+    output.done(
         f"published {done.url}, snapshot {done.snapshot}: {done.size} bytes; sent "
         f"{done.sent_bytes} bytes in {done.sent_objects} chunks"
     )

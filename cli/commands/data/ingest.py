@@ -389,6 +389,11 @@ class Ingest:
                 f"another ingest of {self._source.path} has taken over from this one, or this one was "
                 "suspended for too long; no line is lost or duplicated: let the other finish, or restart"
             ) from error
+        except errors.EosdbError as error:
+            if self._count and not isinstance(error, errors.InvalidRecordError):
+                done = f"{counted(self._count, 'record')} are stored, ingest again for the others"
+                errors.in_part(error, done)
+            raise
         finally:
             self._name_skipped()
         skipped = f", {counted(len(self._skipped), 'line')} skipped" if self._skipped else ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -15,8 +17,9 @@ from eosdb import TopicPartition
 from eosdb.cli import options, output
 from eosdb.cli.file_command import FileCommand, Session
 from eosdb.cli.stopping import until_stopped
-from eosdb.errors import EosdbError, MessageTooLargeError, in_doubt
+from eosdb.errors import EosdbError, InvalidRecordError, MessageTooLargeError, in_doubt, in_part
 from eosdb.model.values import IsolationLevel
+from eosdb.model.words import counted
 
 from .topics import settings_of
 
@@ -27,11 +30,11 @@ Splitter = Callable[[bytes], tuple[bytes | None, bytes | None]]
 @click.command(cls=FileCommand)
 @click.argument("topic")
 @click.option("--fixed-key", "key", metavar="TEXT", help="Key of all records.")
-@click.option("--key-separator", help="Separator of key and value in each line.")
+@click.option("--key-separator", help="Separator of key and value; a line without it has no key.")
 @options.setting(
     "--property", "properties",
-    help="As for kafka-console-producer.sh: parse.key=true, key.separator=: (default: tab), "
-    "null.marker=TEXT (repeatable).",
+    help="As for kafka-console-producer.sh: parse.key=true, key.separator=: (default: tab; a line without "
+    "it is an error), null.marker=TEXT (repeatable).",
 )  # fmt: skip
 @click.option("--partition", type=int, help="Send all records to this partition.")
 @click.option(
@@ -53,40 +56,57 @@ def produce(
       printf 'k1:hello\\nk2:world\\n' | eosdb produce shop.db orders --key-separator :
     """
     split = _splitter(key, key_separator, properties)
-    failed: list[EosdbError] = []
+    failed: list[tuple[int, EosdbError]] = []
+    count = answered = 0
 
-    def note(error: EosdbError | None, _: eosdb.RecordMetadata | None) -> None:
+    def note(line: int, error: EosdbError | None, _: eosdb.RecordMetadata | None) -> None:
+        nonlocal answered
+        answered += 1
         if error is not None:
-            failed.append(error)
+            failed.append((line, error))
 
-    count = 0
     with session.open() as db, _producer(db, topic, transactional_id) as producer:
         if transactional_id is not None:
             producer.init_transactions()
             producer.begin_transaction()
         try:
             for line in sys.stdin.buffer:
-                key_bytes, value = split(line.rstrip(b"\r\n"))
                 try:
+                    key_bytes, value = split(line.rstrip(b"\r\n"))
                     producer.send(
-                        topic, value, key=key_bytes, partition=partition, on_delivery=note
-                    )
-                except MessageTooLargeError as error:
+                        topic, value, key=key_bytes, partition=partition,
+                        on_delivery=partial(note, count + 1),
+                    )  # fmt: skip
+                except (InvalidRecordError, MessageTooLargeError) as error:
                     before = "no line is" if transactional_id else "the lines before it are"
-                    raise MessageTooLargeError(
-                        f"line {count + 1}: {error}; {before} appended"
-                    ) from error
+                    raise type(error)(f"line {count + 1}: {error}; {before} appended") from error
                 count += 1
+                if failed:
+                    break
             if transactional_id is not None:
                 producer.commit_transaction()
             producer.flush()
             if failed:
-                raise failed[0]
+                raise min(failed)[1]
         except EosdbError as error:
-            if transactional_id is None and count > len(failed):
-                in_doubt(error)  # Some lines may have been appended.
-            raise
+            if transactional_id is not None:
+                raise
+            with suppress(EosdbError):
+                producer.flush()
+            raise _told(error, failed, answered - len(failed)) from error
     output.line(f"appended {count} records to {topic}", err=True)
+
+
+def _told(error: EosdbError, failed: list[tuple[int, EosdbError]], stored: int) -> EosdbError:
+    """The error of the first line that failed, with the number of lines that are stored."""
+    if failed:
+        line, error = min(failed)
+        if stored:
+            first = "the first " if stored == line - 1 else ""
+            in_part(error, f"{first}{counted(stored, 'line')} of the input are stored")
+    if stored or any(each.outcome != "not written" for _, each in failed):
+        in_doubt(error)
+    return error
 
 
 def _producer(db: eosdb.Database, topic: str, transactional_id: str | None) -> eosdb.Producer:
@@ -108,7 +128,8 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
         )
     if properties.get("parse.key", "false") not in ("true", "false"):
         raise click.UsageError("--property parse.key: expected true or false")
-    if properties.get("parse.key") == "true":
+    is_kafkas = properties.get("parse.key") == "true"
+    if is_kafkas:
         separator = properties.get("key.separator", "\t") if separator is None else separator
     if separator == "":
         raise click.UsageError("--key-separator: got an empty text, expected a text such as :")
@@ -120,9 +141,14 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
         return None if marker is not None and data == marker.encode() else data
 
     def split(line: bytes) -> tuple[bytes | None, bytes | None]:
-        first, mark, rest = line.partition(separator.encode()) if separator else (b"", b"", line)
-        of_line = unmarked(first) if mark else None
-        return (key.encode() if key is not None else of_line), unmarked(rest if mark else line)
+        if separator is None:
+            return (None if key is None else key.encode()), unmarked(line)
+        first, mark, rest = line.partition(separator.encode())
+        if not mark and is_kafkas:
+            raise InvalidRecordError(
+                f"no key separator {separator!r} in {line.decode(errors='replace')!r:.80}"
+            )
+        return unmarked(first) if mark else None, unmarked(rest if mark else line)
 
     return split
 
@@ -292,4 +318,5 @@ def _row(record: eosdb.ConsumerRecord) -> tuple[object, ...]:
 
 
 def _headers(headers: Iterable[eosdb.Header]) -> str:
-    return json.dumps([[name, output.shown(value)] for name, value in headers]) if headers else ""
+    shown = [[name, None if data is None else output.shown(data)] for name, data in headers]
+    return json.dumps(shown) if shown else ""

@@ -64,9 +64,9 @@ def create(
                 raise
             count = db.broker.partitions_for(topic)
             other = "" if partitions in (None, count) else f", with {counted(count, 'partition')}"
-            output.line(f"topic {topic} exists{other}")
+            output.done(f"topic {topic} exists{other}")
             return
-    output.line(f"created topic {topic}")
+    output.done(f"created topic {topic}")
     _say_without_effect(topic, config)
 
 
@@ -152,7 +152,7 @@ def alter(
             db.admin.alter_topic_config(topic, changes)
         if partitions is not None:
             db.admin.create_partitions(topic, partitions)
-    output.line(f"altered topic {topic}")
+    output.done(f"altered topic {topic}")
     _say_without_effect(topic, config)
 
 
@@ -171,7 +171,7 @@ def delete(session: Session, topic: str, yes: bool) -> None:
         if not yes:
             click.confirm(f"delete topic {topic} and all its records?", abort=True, err=True)
         db.admin.delete_topic(topic)
-    output.line(f"deleted topic {topic}")
+    output.done(f"deleted topic {topic}")
 
 
 @click.command("delete-records", cls=FileCommand)
@@ -194,7 +194,7 @@ def delete_records(session: Session, where: TopicPartition, before_offset: int, 
             before = "all offsets" if before_offset < 0 else f"offsets before {before_offset}"
             click.confirm(f"delete {before} of {where}?", abort=True, err=True)
         start = db.broker.delete_records(where, before_offset)
-    output.line(f"{where} now begins at offset {start}")
+    output.done(f"{where} now begins at offset {start}")
 
 
 def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:

@@ -51,7 +51,7 @@ def create(session: Session, topic: str, columns: dict[str, str], name: str | No
     chosen = name or topic.replace(".", "_").replace("-", "_")
     with session.open() as db:
         db.admin.create_view(chosen, topic, columns)
-    output.line(f"created view {chosen} over topic {topic}")
+    output.done(f"created view {chosen} over topic {topic}")
 
 
 @views.command(name="list")
@@ -89,6 +89,6 @@ def drop(session: Session, name: str, if_exists: bool) -> None:
         except InvalidRequestError:
             if not if_exists:
                 raise
-            output.line(f"there is no view {name}")
+            output.done(f"there is no view {name}")
             return
-    output.line(f"dropped view {name}")
+    output.done(f"dropped view {name}")

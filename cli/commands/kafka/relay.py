@@ -148,4 +148,4 @@ def relay(
         )
         cleanup.enter_context(stopped_by_signals(running.stop))
         done = running.run(until_caught_up=once)
-    output.line(f"{done.records} records relayed in {done.transactions} transactions")
+    output.done(f"{done.records} records relayed in {done.transactions} transactions")

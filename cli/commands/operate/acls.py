@@ -67,7 +67,7 @@ def add(
     rows = [Acl(principal, each, resource_type, resource_name, *kinds) for each in operations]
     with session.open() as db:
         db.admin.create_acls(rows)
-    output.line(f"added {len(rows)} ACLs for {principal}")
+    output.done(f"added {len(rows)} ACLs for {principal}")
 
 
 def _filters(function: F) -> F:
@@ -121,4 +121,4 @@ def remove(session: Session, /, everything: bool, **filters: str | None) -> None
         removed = db.admin.delete_acls(lambda acl: _fits(acl, filters))
     if not removed:
         raise InvalidRequestError("no ACL matches the filters; see `eosdb acls list`")
-    output.line(f"removed {len(removed)} ACLs")
+    output.done(f"removed {len(removed)} ACLs")

@@ -42,14 +42,14 @@ def init(session: Session, adopt: bool, wal: bool) -> None:
         raise click.UsageError("--wal needs --adopt")
     how: bool | str = "wal" if wal else adopt
     with output.progress("init"), session.open(create=not adopt, adopt=how) as db:
-        output.line(f"{db.path} is ready: schema {db.info()['schema_version']}")
+        output.done(f"{db.path} is ready: schema {db.info()['schema_version']}")
 
 
 @click.command(cls=FileCommand)
 def migrate(session: Session) -> None:
     """Upgrade FILE to the schema of this version, as `eosdb init` does. A missing file is an error here."""
     with output.progress("migrate"), session.open() as db:
-        output.line(f"{db.path} is ready: schema {db.info()['schema_version']}")
+        output.done(f"{db.path} is ready: schema {db.info()['schema_version']}")
 
 
 @click.command(cls=FileCommand)

@@ -79,7 +79,7 @@ def backup(session: Session, target: str) -> None:
         with output.progress("backup", "pages") as report:
             db.backup(target, on_progress=report)
         elapsed_s = (db.clock.monotonic_ms() - start) / 1000
-    output.line(f"copied to {target}: {os.path.getsize(target)} bytes, {elapsed_s:.1f} s")
+    output.done(f"copied to {target}: {os.path.getsize(target)} bytes, {elapsed_s:.1f} s")
 
 
 @click.command(cls=FileCommand)
@@ -107,7 +107,7 @@ def restore(session: Session, target: str, position: int | None, timestamp: int 
         with output.progress("restore", "pages and events") as report:
             restored = db.restore_to(target, position, timestamp, on_progress=report)
         elapsed_s = (db.clock.monotonic_ms() - start) / 1000
-    output.line(f"restored to {target}: as it was after position {restored}, {elapsed_s:.1f} s")
+    output.done(f"restored to {target}: as it was after position {restored}, {elapsed_s:.1f} s")
 
 
 @click.command(cls=FileCommand)
@@ -137,11 +137,11 @@ def compact(session: Session) -> None:
     """
     with session.open() as db, output.progress("compact", "pages") as report:
         done = db.compact(on_progress=report)
-    output.line(
+    output.done(
         f"compacted from {done.bytes_before} to {done.bytes_after} bytes, {done.elapsed_s:.1f} s"
     )
     if done.held_by:
-        output.line(
+        output.done(
             f"{done.held_by} still reads a snapshot of the file; the file shrinks with the first write "
             "after that snapshot is closed"
         )

@@ -41,7 +41,7 @@ def add(session: Session, name: str, mechanisms: tuple[str, ...]) -> None:
     """
     with session.open() as db:
         db.admin.set_password(name, _password(), mechanisms)
-    output.line(f"added {name} for {', '.join(mechanisms)}")
+    output.done(f"added {name} for {', '.join(mechanisms)}")
 
 
 @users.command(name="list")
@@ -70,7 +70,7 @@ def remove(session: Session, name: str, mechanism: str | None) -> None:
     """
     with session.open() as db:
         db.admin.remove_user(name, mechanism)
-    output.line(f"removed {name}")
+    output.done(f"removed {name}")
 
 
 def _password() -> str:

@@ -17,7 +17,7 @@ from eosdb.client.processor.failure import Failure, read_failure, unmarked
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig
 from eosdb.client.transport import Transport
-from eosdb.errors import InvalidRequestError, UnknownTopicIdError, in_doubt
+from eosdb.errors import EosdbError, InvalidRequestError, UnknownTopicIdError, in_doubt, in_part
 from eosdb.model.answers import Tabular
 from eosdb.model.clock import Clock
 from eosdb.model.config import INT32_MAX
@@ -28,6 +28,7 @@ from eosdb.model.values import (
     OffsetAndMetadata,
     TopicPartition,
 )
+from eosdb.model.words import counted
 
 REPLAYED_FROM: Final = "__eosdb.replayed-from"
 """The header of a replayed record that names its dead letter."""
@@ -107,22 +108,27 @@ class DeadLetters:
             producer.init_transactions()
             wanted = None if offsets is None else set(offsets)
             send_back = partial(_send_back, producer, to, offsets is None)
-            for tp in tps:
-                member, progress = _begin(consumer, tp)
-                batch: list[ConsumerRecord] = []
-                for record in _read(consumer, tp, member):
-                    if wanted is not None and (tp.partition, record.offset) not in wanted:
-                        continue
-                    if wanted is not None:
-                        wanted.remove((tp.partition, record.offset))
-                    if progress.has(record.offset):
-                        skipped += 1
-                        continue
-                    batch.append(record)
-                    if len(batch) == _TRANSACTION_SIZE:
-                        replayed += send_back(member, tp, progress, batch)
-                        batch = []
-                replayed += send_back(member, tp, progress, batch)
+            try:
+                for tp in tps:
+                    member, progress = _begin(consumer, tp)
+                    batch: list[ConsumerRecord] = []
+                    for record in _read(consumer, tp, member):
+                        if wanted is not None and (tp.partition, record.offset) not in wanted:
+                            continue
+                        if wanted is not None:
+                            wanted.remove((tp.partition, record.offset))
+                        if progress.has(record.offset):
+                            skipped += 1
+                            continue
+                        batch.append(record)
+                        if len(batch) == _TRANSACTION_SIZE:
+                            replayed += send_back(member, tp, progress, batch)
+                            batch = []
+                    replayed += send_back(member, tp, progress, batch)
+            except EosdbError as error:
+                if replayed:
+                    in_doubt(in_part(error, f"{counted(replayed, 'dead letter')} are replayed"))
+                raise
         if wanted:
             missing = InvalidRequestError(
                 f"{self._topic} has no dead letter at {sorted(wanted)} (partition, offset); the others "

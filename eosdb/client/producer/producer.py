@@ -32,6 +32,7 @@ from eosdb.errors import (
     StorageError,
     TransactionAbortableError,
     in_doubt,
+    in_part,
 )
 from eosdb.model.clock import Clock, DeliverAt, due_ms
 from eosdb.model.closing import Closeable
@@ -279,6 +280,8 @@ class Producer(Closeable):
             is_open = len(failed) < sent.accepted or any(e.outcome == "unknown" for e in failed)
             if isinstance(error, EosdbError) and is_open:
                 in_doubt(error)  # `sent` tells which records are stored.
+                if sent.stored and self._settings.transactional_id is None:
+                    in_part(error, f"{sent.stored} records are stored, see SentRecords")
             raise
         return sent
 
