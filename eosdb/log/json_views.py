@@ -153,8 +153,15 @@ _KEY: Final = f"""CASE
 BLOB would make Datasette fail (its issue 2601), and would equal no text."""
 
 
+_EXACT: Final = 2**53 - 1
+"""Floating point holds integers up to here exactly."""
+_SUSPICIOUS: Final = "'*[' || char(128) || '-' || char(191) || char(65533) || ']*'"
+"""SQL: a pattern for text with what SQLite reads in place of half a surrogate pair, or of most bytes that
+are not UTF-8. Python cannot read such a text."""
+
+
 def _definition(name: str, topic: str, columns: tuple[ViewColumn, ...]) -> str:
-    """Return the SQL of a view. Values that are not JSON become NULL, and so does text in a numeric
+    """Return the SQL of a view. Values that are not JSON become NULL, and so does what does not fit its
     column. Raises ValueError for a name that could inject SQL; an untrusted file may have such names."""
     names = (name, *(column.name for column in columns))
     if not all(map(_NAME.fullmatch, names)) or "'" in topic or guard.is_own(name):
@@ -190,10 +197,20 @@ def _path(column: ViewColumn) -> str:
 
 
 def _converted(value: str, type_name: str) -> str:
+    """SQL: the value as this type, or NULL if that would change it."""
     if type_name in ("TEXT", "JSON"):
-        return f"CAST({value} AS TEXT)"
-    number = "REAL" if type_name == "REAL" else "INTEGER"
-    return (
-        f"CASE WHEN typeof({value}) = 'text' AND {value} NOT GLOB '[-+.0-9]*' THEN NULL "
-        f"ELSE CAST({value} AS {number}) END"
-    )
+        invalid = _BYTES.replace("key", f"CAST({value} AS BLOB)")
+        return (
+            f"CASE WHEN {value} GLOB {_SUSPICIOUS} AND EXISTS ({invalid}\n                ) THEN NULL "
+            f"ELSE CAST({value} AS TEXT) END"
+        )
+    # The comparison converts text that is a number as a whole.
+    number = f"CAST({value} AS NUMERIC)"
+    is_number = f"{value} = {number}"
+    if type_name == "REAL":
+        return f"CASE WHEN {is_number} THEN CAST({value} AS REAL) END"
+    whole = f"{number} = CAST({number} AS INTEGER) AND {number} BETWEEN -{_EXACT} AND {_EXACT}"
+    exact = f"typeof({number}) = 'integer' OR {whole}"
+    if type_name == "BOOLEAN":
+        exact = f"{number} IN (0, 1)"
+    return f"CASE WHEN {is_number} AND ({exact}) THEN CAST({number} AS INTEGER) END"

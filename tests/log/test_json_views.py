@@ -115,6 +115,58 @@ def test_what_does_not_fit_is_null_and_hides_nothing(flights: eosdb.Database) ->
     ]
 
 
+@pytest.mark.slow
+@each(
+    ("value", "integer", "real", "boolean", "text"),
+    [
+        (b"12", 12, 12.0, None, "12"),
+        (b'"-012"', -12, -12.0, None, "-012"),
+        (b'"1e3"', 1000, 1000.0, None, "1e3"),
+        (b"1.0", 1, 1.0, 1, "1.0"),
+        (b"1.9", None, 1.9, None, "1.9"),
+        (b"-0.5", None, -0.5, None, "-0.5"),
+        (b"true", 1, 1.0, 1, "1"),
+        (b'"0"', 0, 0.0, 0, "0"),
+        (b'"2026-11-28"', None, None, None, "2026-11-28"),
+        (b'"12 h"', None, None, None, "12 h"),
+        (b'""', None, None, None, ""),
+        (b'"-"', None, None, None, "-"),
+        (b'"0x10"', None, None, None, "0x10"),
+        (b'"true"', None, None, None, "true"),
+        (b"[1]", None, None, None, "[1]"),
+        (b'{"n":1}', None, None, None, '{"n":1}'),
+        (b"null", None, None, None, None),
+        (b"9223372036854775807", 2**63 - 1, 2.0**63, None, "9223372036854775807"),
+        (b"-9223372036854775808", -(2**63), -(2.0**63), None, "-9223372036854775808"),
+        (b'"9223372036854775807"', 2**63 - 1, 2.0**63, None, "9223372036854775807"),
+        (b"9223372036854775808", None, 2.0**63, None, ...),
+        (b'"9223372036854775808"', None, 2.0**63, None, ...),
+        (b"-9223372036854775809", None, -(2.0**63), None, ...),
+        (b"1e300", None, 1e300, None, ...),
+        (b'"\\ud83d"', None, None, None, None),
+        (b'"a\\udc00 b"', None, None, None, None),
+        (b'["\\ud83d"]', None, None, None, '["\\ud83d"]'),
+        (b'"\\ud83d\\ude00"', None, None, None, "\U0001f600"),
+        ('"\ufffd \x80 \xbf"'.encode(), None, None, None, "\ufffd \x80 \xbf"),
+        (b'"M\xfcller"', None, None, None, None),
+        (b'"\x93quoted\x94"', None, None, None, None),
+    ],
+)
+def test_a_value_that_would_be_changed_is_null(
+    db: eosdb.Database, value: bytes, integer: object, real: object, boolean: object, text: object
+) -> None:
+    db.admin.create_topic("flights", exist_ok=True)
+    if not db.admin.list_views():
+        for kind in ("INTEGER", "REAL", "BOOLEAN", "TEXT"):
+            db.admin.create_view(f"as_{kind}", "flights", {"v": kind})
+    send(db, b'{"v":' + value + b"}")
+    for kind, expected in (
+        ("INTEGER", integer), ("REAL", real), ("BOOLEAN", boolean), ("TEXT", text),
+    ):  # fmt: skip
+        found = db.query(f"SELECT v FROM as_{kind} ORDER BY _offset DESC LIMIT 1").one()[0]
+        assert expected is ... or (found, type(found)) == (expected, type(expected)), kind
+
+
 def test_only_committed_records_are_shown(flights: eosdb.Database) -> None:
     producer = flights.producer(transactional_id="t")
     producer.init_transactions()
