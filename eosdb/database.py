@@ -382,8 +382,11 @@ class Database(Closeable):
         with self._store.read() as connection:
             return queries.columns(connection, view)
 
-    def query(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
-        """Run one SQL statement that only reads, on its own snapshot; rows are read lazily.
+    def query(
+        self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
+    ) -> QueryResult:
+        """Run one SQL statement that only reads, on its own snapshot; rows are read lazily. `parameters`
+        are the values of `?` in their order, or of `:name` by name.
 
         A result of 100 rows or more holds the snapshot, so the WAL cannot be truncated, until its last row
         is read or the result is closed (`with db.query(…) as rows:`). Raises InvalidRequestError for

@@ -59,7 +59,7 @@ class Fleet:
     paths: tuple[str, ...]
 
     def query(
-        self, sql: str, parameters: Sequence[object] = (), *, on_progress: Progress | None = None
+        self, sql: str, parameters: queries.Parameters = (), *, on_progress: Progress | None = None
     ) -> QueryResult:
         """Run one read-only SQL statement over the rows of all files, each on its own snapshot. Every view
         and table begins with a column `file`, the path. `on_progress` counts files.
@@ -69,6 +69,7 @@ class Fleet:
         column of the first file; and the errors of `connect` for a file that cannot be read.
         """
         queries.check(check_text("sql", sql))
+        values = queries.bindable(parameters)
         # decisions/0089: without a name, SQLite makes a temporary file and deletes it when this is closed.
         scratch = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         try:
@@ -84,7 +85,7 @@ class Fleet:
         except BaseException:
             scratch.close()
             raise
-        names, rows = queries.answer(scratch, _SCRATCH, sql, parameters)
+        names, rows = queries.answer(scratch, _SCRATCH, sql, values)
         return QueryResult(names, rows, lambda: types)
 
 

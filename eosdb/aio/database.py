@@ -9,7 +9,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -292,7 +300,9 @@ class AsyncDatabase(Proxy[Database]):
     why = reading(Database.why)
     append_once = _by_run(Database.append_once)
 
-    async def query(self, sql: str, parameters: Sequence[object] = ()) -> Rows:
+    async def query(
+        self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
+    ) -> Rows:
         """Run one SQL statement that only reads, on its own snapshot, and return all rows. Raises
         InvalidRequestError for statements that SQLite refuses or that write."""
         self._home.check()

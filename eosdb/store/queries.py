@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from datetime import date
 from itertools import takewhile
 from typing import Any, Final
 
 from eosdb.errors import InvalidRequestError
 from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import ViewDescription
+from eosdb.model.validation import check_collection, shown
 from eosdb.model.values import TransactionState
 from eosdb.native import accelerator
 from eosdb.store import baseline, journal, wal
@@ -23,6 +25,10 @@ from eosdb.store.schema import file_id, newest
 from eosdb.store.store import Store
 from eosdb.system.road import road
 
+Parameters = Sequence[object] | Mapping[str, object]
+Bound = tuple[object, ...] | dict[str, object]
+_PLAIN: Final = {bool, bytes, float, int, str, type(None)}
+_BLOBS: Final = (bytes, bytearray, memoryview)
 _AT_ONCE: Final = 100
 # A search in the text finds every use, because SQL cannot spell these names in another way.
 _OF_THE_PROCESS: Final = re.compile(
@@ -78,15 +84,16 @@ def info(store: Store) -> dict[str, object]:
 
 
 def query(
-    store: Store, sql: str, parameters: Sequence[object]
+    store: Store, sql: str, parameters: Parameters
 ) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
     """Run one read-only statement; returns its columns and rows. Raises InvalidRequestError if SQLite
     rejects the statement."""
     check(sql)
+    values = bindable(parameters)
     store.check_open()
     with translated(store.path):
         connection = connect(store.path, store.lock_timeout_ms, read_only=True)
-    return answer(connection, store.path, sql, parameters)
+    return answer(connection, store.path, sql, values)
 
 
 def check(sql: str) -> None:
@@ -100,8 +107,39 @@ def check(sql: str) -> None:
         )
 
 
+def bindable(parameters: Parameters) -> Bound:
+    """The parameters as SQLite takes them: in order, or by name for `:name`. Raises InvalidRequestError."""
+    if type(parameters) is dict or isinstance(parameters, Mapping):
+        return {str(name): _bindable(f":{name}", value) for name, value in parameters.items()}
+    values = check_collection("parameters", parameters)
+    return tuple(_bindable(f"number {at}", value) for at, value in enumerate(values, 1))
+
+
+def _bindable(name: str, value: object) -> object:
+    """The value of a parameter; a scalar of numpy as Python's. The driver would compare other values with
+    a buffer as BLOBs, and times as texts, and so find nothing."""
+    if type(value) in _PLAIN:
+        return value
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, date) or (not isinstance(value, _BLOBS) and _has_buffer(value)):
+        raise InvalidRequestError(
+            f"parameter {name}: got {shown(value)}, expected a number, text, bytes or None; give a time as "
+            "milliseconds since the epoch, or as your table has it; give each value of a collection a ?"
+        )
+    return value
+
+
+def _has_buffer(value: Any) -> bool:
+    try:
+        memoryview(value)
+    except TypeError:
+        return False
+    return True
+
+
 def answer(
-    connection: sqlite3.Connection, path: str, sql: str, parameters: Sequence[object]
+    connection: sqlite3.Connection, path: str, sql: str, parameters: Bound
 ) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
     """Run the statement on a read-only connection, which is closed after the last row."""
     rows = _rows(connection, path, sql, parameters)
@@ -110,7 +148,7 @@ def answer(
 
 
 def _rows(
-    connection: sqlite3.Connection, path: str, sql: str, parameters: Sequence[object]
+    connection: sqlite3.Connection, path: str, sql: str, parameters: Bound
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the columns, then the rows. A short result is read at once. A longer one holds a snapshot until
     its last row is read or the iterator is dropped."""
@@ -119,7 +157,7 @@ def _rows(
         # when a signal interrupts its callback.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         with hearing(connection):
-            cursor = connection.execute(sql, tuple(parameters))
+            cursor = connection.execute(sql, parameters)
             rows = cursor.fetchmany(_AT_ONCE)
         if len(rows) < _AT_ONCE:
             connection.close()  # All rows are read, so the snapshot ends.

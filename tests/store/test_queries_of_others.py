@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import array
+import datetime
+import decimal
+import types
 from pathlib import Path
+from typing import Any
 
+import numpy
 import pytest
 from sqlalchemy.exc import OperationalError
 
 import eosdb
 from eosdb import InvalidRequestError
+from tests.cases import each
 
 
 @pytest.mark.slow
@@ -53,6 +60,49 @@ def test_a_faulty_statement_is_the_users_error(db: eosdb.Database, statement: st
     """SQLite reports the first one as SQLITE_SCHEMA before it has read the schema."""
     with pytest.raises(InvalidRequestError, match="SQLite refuses the statement"):
         db.query(statement)
+
+
+ONE = "SELECT value, typeof(value) FROM (SELECT ? AS value)"
+NAMED = "SELECT :n, typeof(:n)"
+
+
+@pytest.mark.slow
+@each(
+    ("sql", "parameters", "found"),
+    [
+        (NAMED, {"n": 5}, (5, "integer")),
+        (NAMED, {"n": numpy.int64(5), "more": 1}, (5, "integer")),
+        (NAMED.replace(":", "@"), types.MappingProxyType({"n": "x"}), ("x", "text")),
+        (ONE, [numpy.int32(5)], (5, "integer")),
+        (ONE, [numpy.uint8(5)], (5, "integer")),
+        (ONE, [numpy.float32(1.5)], (1.5, "real")),
+        (ONE, [numpy.bool_(True)], (1, "integer")),
+        (ONE, numpy.array([5]), (5, "integer")),
+        (ONE, [numpy.array(5)], (5, "integer")),
+        (ONE, [bytearray(b"x")], (b"x", "blob")),
+        (ONE, [None], (None, "null")),
+        (NAMED, {"m": 5}, "did not supply a value"),
+        (ONE, [], "Incorrect number of bindings"),
+        (ONE, "5", "expected a collection"),
+        (ONE, 5, "expected a collection"),
+        (ONE, [numpy.array([5, 6])], "expected a number, text, bytes or None"),
+        (ONE, [array.array("q", [5])], "expected a number, text, bytes or None"),
+        (ONE, [datetime.datetime(2026, 11, 28)], "expected a number, text, bytes or None"),
+        (NAMED, {"n": datetime.date(2026, 11, 28)}, "parameter :n: got"),
+        (ONE, [numpy.datetime64("2026-11-28")], "expected a number, text, bytes or None"),
+        (ONE, [decimal.Decimal(5)], "not supported"),
+        (ONE, [2**63], "too large"),
+    ],
+)
+def test_a_parameter_is_what_it_looks_like_or_is_refused(
+    db: eosdb.Database, sql: str, parameters: Any, found: object
+) -> None:
+    for query in (db.query, eosdb.fleet(db.path).query):
+        if isinstance(found, str):
+            with pytest.raises(InvalidRequestError, match=found):
+                query(sql, parameters).all()
+        else:
+            assert query(sql, parameters).all() == [found]
 
 
 @pytest.mark.parametrize("function", ["load_extension('x')", "fts3_tokenizer('simple')"])
