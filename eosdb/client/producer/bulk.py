@@ -9,7 +9,7 @@ transport is direct. So memory use is bounded, and other writers get their turn.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -294,8 +294,15 @@ class Pieces:
     """Cuts an iterable into pieces, which have fewer records if the records are large."""
 
     def __init__(self, records: Iterable[Sendable]) -> None:
-        if isinstance(records, str | bytes):
-            raise TypeError(f"records: got {shown(records)}, expected an iterable of records")
+        # These are iterable, but give characters, fields, keys, or names of columns.
+        is_frame = hasattr(records, "columns") and hasattr(records, "__getitem__")
+        if is_frame or isinstance(
+            records, str | bytes | bytearray | memoryview | ProducerRecord | Mapping
+        ):
+            raise TypeError(
+                f"records: got {shown(records)}, expected an iterable of records, such as a list. Of a "
+                "mapping give .items(), of a data frame its rows"
+            )
         self._records = iter(records)
         self._count = 16
 

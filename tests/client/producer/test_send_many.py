@@ -16,6 +16,8 @@ from functools import partial
 from itertools import chain, pairwise
 from typing import Any
 
+import pandas
+import pyarrow
 import pytest
 
 import eosdb
@@ -181,6 +183,24 @@ def test_a_transaction_may_be_larger_than_memory_should_hold(db: eosdb.Database)
         assert committed_values(db, TP) == []
     assert committed_values(db, TP) == numbers(0, MANY)
     assert sent.offsets == {TP: [range(MANY)]}
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        {"k": "v"}, Counter("ab"), "ab", b"ab", bytearray(b"ab"), memoryview(b"ab"),
+        ProducerRecord(value=b"v", key=b"k"), pandas.DataFrame({"a": [1]}),
+        pyarrow.table({"a": ["v"]}), pyarrow.record_batch({"a": ["v"]}),
+    ],
+    ids=lambda records: type(records).__name__,
+)  # fmt: skip
+def test_what_gives_keys_or_names_when_it_is_iterated_is_refused(
+    db: eosdb.Database, records: Any
+) -> None:
+    db.admin.create_topic("t")
+    with pytest.raises(TypeError, match="expected an iterable of records"):
+        db.producer().send_many("t", records)
+    assert committed_values(db, TP) == []
 
 
 # -- what ends it early -------------------------------------------------------------------------
