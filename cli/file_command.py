@@ -308,16 +308,18 @@ class FileCommand(click.Command):
     ) -> bool:
         """Whether the first word that is no option is FILE. `named` arguments were given as options."""
         arguments = self._arguments
-        if len(words) <= max(sum(argument.required for argument in arguments) - named, 0):
-            return False
         behind = given.get(_DB.name or "")
+        session: Session = ctx.obj
+        if len(words) <= max(sum(argument.required for argument in arguments) - named, 0):
+            # If it is the database, another argument is missing, and the error should name that.
+            is_named = behind is not None or session.path is not None
+            return bool(words) and not is_named and _is_database(words[0])
         if not _could_be(words, arguments[named:]):
             if behind is not None:
                 raise click.UsageError(
                     f"the file is named twice: {words[0]!r} and --db {behind!r}", ctx
                 )
             return True
-        session: Session = ctx.obj
         if session.is_named or behind is not None:
             return False
         if session.path is None:

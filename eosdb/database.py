@@ -7,11 +7,13 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, Unpack, get_args
 
 from eosdb.admin import outcome
 from eosdb.admin.admin import Admin
+from eosdb.admin.overview import write_holder
 from eosdb.admin.worries import Worry, worries
 from eosdb.broker import outbox, sink
 from eosdb.broker.broker import Broker
@@ -436,8 +438,10 @@ class Database(Closeable):
     def why(self) -> list[Worry]:
         """Return the problems, most urgent first, each in a sentence with the command that solves it:
         transactions that hold back readers, groups without members or progress, dead letters, relays, a
-        file that cannot be written. Resources that the principal may not describe are left out."""
-        return worries(self.admin.overview(), self.path)
+        file that cannot be written, a held write lock. Resources that the principal may not describe are
+        left out."""
+        found = replace(self.admin.overview(), write_held_by=write_holder(self._core))
+        return worries(found, self.path)
 
     def publish_copy(
         self,

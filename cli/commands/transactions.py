@@ -183,13 +183,16 @@ def abort(session: Session, where: TopicPartition, start_offset: int) -> None:
 @transactions.command()
 @click.argument("transactional_id")
 def fence(session: Session, transactional_id: str) -> None:
-    """Fence the current producer of TRANSACTIONAL_ID and abort its open transaction.
+    """Fence the current producer of TRANSACTIONAL_ID, which must exist, and abort its open transaction.
 
     \b
     Example:
       eosdb transactions fence shop.db shop-1
     """
     with session.open() as db:
+        db.broker.describe_transactions(
+            [transactional_id]
+        )  # Raises for an id that would be created.
         now = db.admin.fence_producer(transactional_id)
     output.done(
         f"fenced {transactional_id}: producer id {now.producer_id}, epoch {now.producer_epoch}; "

@@ -32,7 +32,7 @@ _OF_WORRIES = ("Group", "Topic", "Partition", "Sentence", "Command", "Urgent")
 def why(session: Session, where: TopicPartition | None, group: str | None) -> None:
     """List the problems in a file, most urgent first, each with the command that solves it: transactions
     that hold back readers, groups without members or progress, late scheduled records, dead letters, relays
-    without progress, a file that cannot be written.
+    without progress, a file that cannot be written, a program that holds the write lock.
 
     With TOPIC, show each partition, or one: its last stable offset, the transaction that holds it back, and
     the records behind it. If one group alone reads it, its position is shown, too.

@@ -21,6 +21,7 @@ from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import lag
+from eosdb.model.clock import SystemClock
 from eosdb.model.damage import parsed, reads
 from eosdb.model.overview import (
     DeadLetterFigures,
@@ -35,6 +36,7 @@ from eosdb.model.records.failure_headers import DUE, NEVER, replay_group, replay
 from eosdb.model.topic_config import MOVED_TO, MOVING_TO
 from eosdb.model.values import RELAY_GROUPS, GroupState, TopicPartition
 from eosdb.store import journal, wal
+from eosdb.store.file.failures import describe_writer
 from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import file_id
 
@@ -44,6 +46,8 @@ STILL_MS: Final = 60_000
 """A group is called still if it has not committed for this long (ms), and a record has waited as long."""
 _MARKERS_MAX: Final = 16
 """The most markers expected behind a partition's newest record."""
+_LOOKS_MS: Final = 500
+_PAUSE_MS: Final = 20
 _LARGE_WAL: Final = 1 << 20
 COUNTED_MAX: Final = 1_000
 """The most offsets of a partition that are read to count its unreplayed letters."""
@@ -179,6 +183,20 @@ def overview(core: Core) -> Overview:
         return found
     # The snapshot above must have ended first, because it would be listed as a reader of the WAL.
     return replace(found, wal_held_by=wal.readers(path))
+
+
+def write_holder(core: Core) -> str:
+    """Describe the process that holds the write lock all the time for `_LOOKS_MS`, without a commit; empty
+    if none does. It may be stopped, or another program in a long transaction."""
+    clock, before = SystemClock(), core.store.data_version()
+    until_ms = clock.monotonic_ms() + _LOOKS_MS
+    while holder := describe_writer(core.store.path):
+        if core.store.data_version() != before:
+            return ""
+        if clock.monotonic_ms() >= until_ms:
+            return holder
+        clock.sleep_ms(_PAUSE_MS)
+    return ""
 
 
 def _room(path: str) -> tuple[bool, int]:

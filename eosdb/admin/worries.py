@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -64,6 +65,12 @@ def _of_file(it: Overview, run: Run) -> Iterator[Worry]:
     if it.is_read_only:
         sentence = f"Every write fails, because {path} or its file system is read-only."
         yield Worry(None, None, None, sentence, shlex.join(["ls", "-l", it.path]))
+    if it.write_held_by:
+        holder = printable(it.write_held_by)
+        sentence = f"No other program can write to {path}: {holder} holds the write lock."
+        found = re.search(r"process (\d+)", holder)
+        command = shlex.join(["ps", "-f", "-p", found[1]]) if found else run("info")
+        yield Worry(None, None, None, sentence, command)
     if 0 <= it.disk_free_bytes < ROOM_MIN:
         sentence = f"The file system of {path} is full: {size(it.disk_free_bytes)} are free."
         folder = str(PurePath(it.path).parent)

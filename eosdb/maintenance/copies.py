@@ -103,6 +103,7 @@ def _claimed(path: str, flags: int, operation: int) -> int | None:
     return None
 
 
+_TIMEOUT_MS: Final = 30_000
 _PAGES_A_STEP: Final = 4_096
 """16 MiB: steps of this size have no measurable cost, and Python can be interrupted between them."""
 
@@ -122,6 +123,18 @@ def backup(
             copy(connection, path, report)
 
     report_progress(on_progress, work)
+
+
+def backup_of_other_schema(path: str, target: str, *, on_progress: Progress | None = None) -> None:
+    """Copy an eosdb file that this version cannot open, because its schema is older or newer, as `backup`
+    does. So there is a copy before the upgrade."""
+    with (
+        translated(path),
+        contextlib.closing(connect(path, _TIMEOUT_MS, read_only=True)) as source,
+        hearing(source),
+    ):
+        source.execute("BEGIN")
+        report_progress(on_progress, lambda report: copy(source, target, report))
 
 
 def publish(store: Store, target: str) -> None:

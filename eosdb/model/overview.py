@@ -127,6 +127,8 @@ class Overview(Tabular):
     """The free space of the file system; -1 if unknown."""
     wal_held_by: str = ""
     """The readers that keep a WAL of a MiB or more from shrinking."""
+    write_held_by: str = ""
+    """The process that holds the write lock for long; `db.why()` looks for it."""
 
     def holders(self) -> Iterator[OpenTransaction]:
         """The open transactions that hold back the last stable offset of a partition."""

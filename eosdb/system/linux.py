@@ -155,21 +155,21 @@ def holders(path: str, locked: Collection[int]) -> Sequence[int]:
         status = os.stat(path)
     except OSError:
         return ()
-    return _listed(status, locked) or [
-        pid for pid in _numbers(_PROCESSES) if _holds(pid, status, locked)
-    ]
-
-
-def _listed(status: os.stat_result, locked: Collection[int]) -> list[int]:
-    """Return the holders in lines of `/proc/locks` such as `1: POSIX ADVISORY WRITE 4711 08:01:131 120
-    120`. Open-file-description locks have the holder -1; lines of waiting processes have an extra `->`."""
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    lines = _listed(status.st_ino, locked)
+    found = {int(line[4]) for line in lines if line[5] == file} - {-1}
+    if lines and not found:  # Otherwise it is not worth the time.
+        found = {pid for pid in _numbers(_PROCESSES) if _holds(pid, status, locked)}
+    return sorted(found)
+
+
+def _listed(inode: int, locked: Collection[int]) -> list[list[str]]:
+    """Return the lines of `/proc/locks` such as `1: POSIX ADVISORY WRITE 4711 08:01:131 120 120` for this
+    inode, on any device: btrfs has another one here than in `stat`. Open-file-description locks have the
+    holder -1; lines of waiting processes have an extra `->`."""
     lines = [line.split() for line in _read(f"{_PROCESSES}/locks").splitlines()]
-    return sorted({
-        int(line[4])
-        for line in lines
-        if len(line) == 8 and line[5] == file and int(line[4]) > 0 and _covers(line, locked)
-    })  # fmt: skip
+    of_file = [line for line in lines if len(line) == 8 and line[5].endswith(f":{inode}")]
+    return [line for line in of_file if _covers(line, locked)]
 
 
 def _holds(pid: int, status: os.stat_result, locked: Collection[int]) -> bool:

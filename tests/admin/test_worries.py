@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -259,6 +261,12 @@ CASES: dict[str, tuple[Overview, str, str, bool]] = {
         "writes to the file, polls it, serves it or keeps house.",
         KEEP, True,
     ),
+    "a writer that goes on holding the lock": (
+        replace(file(), write_held_by="process 4711 (python app.py), which is stopped"),
+        "No other program can write to /data/shop.db: process 4711 (python app.py), which is stopped holds "
+        "the write lock.",
+        "ps -f -p 4711", True,
+    ),
     "a full disk": (
         replace(file(), disk_free_bytes=ROOM_MIN - 1),
         "The file system of /data/shop.db is full: 32.0 MiB are free.",
@@ -277,6 +285,36 @@ def test_each_worry_has_its_sentence_and_its_command(case: str) -> None:
     it, sentence, command, is_urgent = CASES[case]
     (found,) = worries(it, "shop.db")
     assert (found.sentence, found.command, found.is_urgent) == (sentence, command, is_urgent)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begin", ["db.begin()", "BEGIN IMMEDIATE"])
+@pytest.mark.process
+def test_a_program_that_keeps_the_write_lock_is_named(db_path: Path, begin: str) -> None:
+    program = (
+        f"import eosdb, sys\nwith eosdb.connect(sys.argv[1]) as db, {begin}:\n"
+        " print(flush=True); input()"
+    )
+    if begin != "db.begin()":
+        program = (
+            "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+            f"c.execute('{begin}'); print(flush=True); input()"
+        )
+    with eosdb.connect(db_path) as db:
+        assert db.why() == []
+        with subprocess.Popen(
+            [sys.executable, "-c", program, str(db_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            with eosdb.connect(db_path, read_only=True) as reader:
+                (found,) = reader.why()
+            process.kill()
+        assert f"process {process.pid} (" in found.sentence
+        assert found.command == f"ps -f -p {process.pid}"
+        assert db.why() == []
 
 
 def test_nothing_stands_still_where_all_is_read() -> None:

@@ -157,6 +157,24 @@ def test_kafkas_options_leave_no_word_where_the_variable_names_the_file() -> Non
     assert named(["consume", "--topic", "orders"], "shop.db") == "shop.db"
 
 
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        (["sql"], "QUERY"),
+        (["consume"], "TOPICS..."),
+        (["backup"], "TARGET"),
+        (["topics", "create"], "TOPIC"),
+        (["produce", "--fixed-key", "k"], "TOPIC"),
+    ],
+)
+def test_if_only_the_file_is_given_the_error_names_what_is_missing(
+    db_path: Path, line: list[str], missing: str
+) -> None:
+    eosdb.connect(db_path).close()
+    result = CliRunner().invoke(MAIN, [*line, str(db_path)], env={"EOSDB_DB": None})
+    assert (result.exit_code, f"Missing argument '{missing}'" in result.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("line", [["verify"], ["consume", "orders"], ["why", "orders", "0"]])
 def test_a_command_without_a_file_says_how_to_name_one(line: list[str]) -> None:
     result = CliRunner().invoke(MAIN, line, env={"EOSDB_DB": None})

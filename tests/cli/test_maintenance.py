@@ -49,6 +49,28 @@ def test_rebuild_mends_what_verify_finds(run: Run, db_path: Path) -> None:
     assert run("verify").exit_code == 0
 
 
+@pytest.mark.parametrize("step", [-1, 1])
+def test_a_file_of_another_schema_can_be_backed_up_before_the_upgrade(
+    run: Run, db_path: Path, tmp_path: Path, step: int
+) -> None:
+    connection = sqlite3.connect(db_path)
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute(f"PRAGMA user_version={version + step}")
+    connection.execute(f"UPDATE eosdb_file SET read_version = {version + step}")
+    connection.commit()
+    before = "\n".join(connection.iterdump())
+    connection.close()
+    target = tmp_path / "copy.db"
+    assert "eosdb backup" in run("topics", "list").stderr or step == 1
+    result = run("backup", str(target))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "exists already" in run("backup", str(target)).stderr
+    copy = sqlite3.connect(target)
+    assert "\n".join(copy.iterdump()) == before
+    assert copy.execute("PRAGMA user_version").fetchone() == (version + step,)
+    copy.close()
+
+
 def test_a_backup_is_the_same_file_and_is_never_overwritten(
     run: Run, db_path: Path, tmp_path: Path
 ) -> None:

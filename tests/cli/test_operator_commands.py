@@ -168,6 +168,14 @@ def test_why_tells_of_offsets_that_a_transaction_holds_and_of_readers(
 # -- transactions -------------------------------------------------------------------------------
 
 
+def test_a_mistyped_transactional_id_is_not_created_to_be_fenced(stuck: Run) -> None:
+    before = stuck("transactions", "list").stdout
+    result = stuck("transactions", "fence", "nobody")
+    assert result.exit_code == 1
+    assert "TRANSACTIONAL_ID_NOT_FOUND: there is no transactional id 'nobody'" in result.stderr
+    assert stuck("transactions", "list").stdout == before
+
+
 def test_transactions_are_listed_with_kafkas_columns_and_filters(stuck: Run) -> None:
     listing = stuck("transactions", "list")
     assert columns(listing).split() == [

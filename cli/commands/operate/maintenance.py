@@ -10,7 +10,14 @@ import click
 
 from eosdb.cli import options, output
 from eosdb.cli.file_command import FileCommand, Session
-from eosdb.errors import CorruptDatabaseError, DatabaseNotFoundError
+from eosdb.errors import (
+    CorruptDatabaseError,
+    DatabaseNotFoundError,
+    SchemaOutOfDateError,
+    SchemaTooNewError,
+)
+from eosdb.maintenance.copies import backup_of_other_schema
+from eosdb.model.clock import SystemClock
 
 _NOT_OURS: Final = 4
 """The exit status of `verify --untrusted` for a file that is not eosdb's."""
@@ -68,17 +75,21 @@ def _verify_untrusted(path: str) -> None:
 @click.command(cls=FileCommand)
 @click.argument("target", type=click.Path())
 def backup(session: Session, target: str) -> None:
-    """Copy FILE to TARGET while others write to it. TARGET appears atomically, when it is complete.
+    """Copy FILE to TARGET while others write to it. TARGET appears atomically, when it is complete. FILE
+    may have an older or newer schema.
 
     \b
     Example:
       eosdb backup shop.db shop-monday.db
     """
-    with session.open(read_only=True) as db:
-        start = db.clock.monotonic_ms()
-        with output.progress("backup", "pages") as report:
-            db.backup(target, on_progress=report)
-        elapsed_s = (db.clock.monotonic_ms() - start) / 1000
+    start = SystemClock().monotonic_ms()
+    with output.progress("backup", "pages") as report:
+        try:
+            with session.open(read_only=True) as db:
+                db.backup(target, on_progress=report)
+        except (SchemaOutOfDateError, SchemaTooNewError):
+            backup_of_other_schema(session.named_path(), target, on_progress=report)
+    elapsed_s = (SystemClock().monotonic_ms() - start) / 1000
     output.done(f"copied to {target}: {os.path.getsize(target)} bytes, {elapsed_s:.1f} s")
 
 

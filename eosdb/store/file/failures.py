@@ -22,6 +22,7 @@ from eosdb.errors import (
     StorageError,
     in_doubt,
 )
+from eosdb.system.lock_file import LOCK, WRITER
 from eosdb.system.road import road
 
 _SQLITES: Final = (("-shm", (120,)), ("", (0x40000000, 0x40000001)))
@@ -48,6 +49,12 @@ def describe_sqlites(path: str) -> str:
     places = (describe_holders(path + suffix, locked) for suffix, locked in _SQLITES)
     who = next(filter(None, places), "")
     return f"{who}{_OF_ITS_OWN if who.startswith(_THIS) else ''}"
+
+
+def describe_writer(path: str) -> str:
+    """Describe the process that keeps others from writing; empty if none is found. Who has the mutex may
+    wait for SQLite's lock, so the holder of that lock comes first."""
+    return describe_sqlites(path) or describe_holders(path + LOCK, [WRITER])
 
 
 def describe_holders(path: str, locked: Collection[int]) -> str:

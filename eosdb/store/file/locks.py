@@ -101,10 +101,7 @@ class WriterMutex:
             raise
         if not granted:
             database = self.path.removesuffix(LOCK)
-            # The mutex's holder may wait for SQLite's lock, so the holder of that lock is named first.
-            holder = failures.describe_sqlites(database) or failures.describe_holders(
-                self.path, [WRITER]
-            )
+            holder = failures.describe_writer(database)
             raise failures.locked_error(database, holder, self._timeout_ms)
 
     def _exchange(self, granted: WriterLocks) -> None:

@@ -501,7 +501,7 @@ def _check_version(path: str, file: Found | None, because: str) -> None:
     elif version < SCHEMA_VERSION:
         error = errors.SchemaOutOfDateError(
             f"{path} has schema {version}, this eosdb writes {SCHEMA_VERSION}, and {because} prevents the "
-            "upgrade; run `eosdb migrate` (after a backup) or open it with migrate=True"
+            "upgrade; run `eosdb backup`, and then `eosdb migrate` or open it with migrate=True"
         )
     else:
         return
