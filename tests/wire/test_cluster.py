@@ -30,6 +30,10 @@ def test_the_versions_of_every_api_are_told_in_every_version(peer: Peer, version
     if version >= 3:
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         assert levels == {"group.version": 1, "transaction.version": 2}
+        # As Kafka 4.4: Java's clients before 3.8 refuse a feature whose lowest level is 0.
+        ranges = {(f.name, f.min_version, f.max_version) for f in answer.supported_features}
+        all_levels = {("group.version", 0, 1), ("transaction.version", 0, 2)}
+        assert ranges == (all_levels if version >= 4 else set())
 
 
 def test_a_client_of_a_later_kafka_is_told_what_there_is(peer: Peer) -> None:
