@@ -35,6 +35,7 @@ from eosdb.log.producer_state import (
     nearest_serial,
     round_of,
     sequence_of,
+    used_before,
 )
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.notices import catalog
@@ -184,8 +185,9 @@ def append(
         verdict = _decide(unit, partition.partition_id, batch, begins=begins)
     if isinstance(verdict, Duplicate):
         return ProduceResult(
-            verdict.base_offset, verdict.last_offset, log_append_time, partition.log_start_offset,
-            duplicate=True,
+            verdict.base_offset, verdict.last_offset,
+            _check_repeat(unit, partition.partition_id, batch, verdict),
+            partition.log_start_offset, duplicate=True,
         )  # fmt: skip
     if config.closed:
         raise errors.PolicyViolationError(f"{partition.topic_partition}: {config.closed}")
@@ -220,6 +222,63 @@ def append(
     return ProduceResult(
         event.base_offset, event.last_offset, log_append_time, partition.log_start_offset
     )
+
+
+_ABORTED: Final = (
+    "SELECT 1 FROM transaction_index WHERE partition_id = ? AND producer_id = ? AND first_offset <= ? "
+    "AND last_offset > ?"
+)
+_STORED_ROWS: Final = (
+    'SELECT "offset" - ?, timestamp_type, timestamp, key, value, headers FROM records '
+    'WHERE partition_id = ? AND "offset" BETWEEN ? AND ? ORDER BY "offset"'
+)
+_CRC: Final = """
+SELECT json_extract(detail, '$.crc') FROM journal
+WHERE position > (SELECT max(position) FROM journal) - 10000 AND kind = 'BatchAppended'
+    AND json_extract(detail, '$.partition_id') = ? AND json_extract(detail, '$.base_offset') = ?
+"""
+"""SQL: the checksum of a batch whose records are removed, if its event is among the newest."""
+
+
+# decisions/0093: Kafka compares sequences only, and loses what a client sends under a used one.
+def _repeated(
+    unit: Unit, partition_id: int, batch: PreparedBatch, stored: Duplicate, *, timed: bool = False
+) -> int | None:
+    """Return the stored append time (-1: none) if the batch has the stored keys, values and headers; else
+    None. A client's repeat may have new timestamps; `timed` compares them, too."""
+    if stored.last_offset - stored.base_offset + 1 != batch.count:
+        return None
+    headers = batch.headers or [None] * batch.count
+    given = [*zip(batch.payload[::2], batch.payload[1::2], headers, strict=True)]
+    base, last = stored.base_offset, stored.last_offset
+    rows = unit.execute(_STORED_ROWS, (base, partition_id, base, last)).fetchall()
+    for at, is_append_time, timestamp, *content in rows:
+        is_late = is_append_time or timestamp == batch.timestamps[at % len(batch.timestamps)]
+        if given[at] != (*content,) or (timed and not is_late):
+            return None
+    if len(rows) < batch.count:
+        crc = unit.execute(_CRC, (partition_id, base)).fetchone()
+        if crc is not None and crc[0] != checksum.crc(batch.content_sums):
+            return None
+    return rows[0][2] if rows and rows[0][1] else NO_TIMESTAMP
+
+
+def _check_repeat(unit: Unit, partition_id: int, batch: PreparedBatch, stored: Duplicate) -> int:
+    """Return the stored append time. Raises OutOfOrderSequenceNumberError for another or aborted batch."""
+    append_time = _repeated(unit, partition_id, batch, stored)
+    offset = stored.base_offset
+    if append_time is None or _is_aborted(unit, partition_id, batch.producer_id, offset):
+        raise errors.OutOfOrderSequenceNumberError(
+            f"producer {batch.producer_id}: the {batch.count} sequences from {batch.base_sequence} on are "
+            f"stored at offset {offset} with other records, or aborted; expected new sequences or an exact "
+            "repeat"
+        )
+    return append_time
+
+
+def _is_aborted(unit: Unit, partition_id: int, producer_id: int, offset: int) -> bool:
+    found = unit.execute(_ABORTED, (partition_id, producer_id, offset, offset)).fetchone()
+    return found is not None
 
 
 def _schedule(event: BatchAppended, timestamps: list[int]) -> RecordsScheduled:
@@ -352,6 +411,13 @@ def _decide(
         or len(entry.batches) < RETAINED_BATCHES
     ):
         newest = _newest_stored_serial(unit, partition_id, batch.producer_id, batch.producer_epoch)
+    used, next_serial = used_before(entry, batch)
+    if (
+        used is not None
+        and _is_aborted(unit, partition_id, batch.producer_id, used.base_offset)
+        and _repeated(unit, partition_id, batch, used, timed=True) is None
+    ):
+        return Accept(next_serial)
     verdict = judge(entry, batch, newest)
     if isinstance(verdict, LookBehind):
         stored = _stored_range(unit, partition_id, batch, verdict.base_serial)

@@ -142,6 +142,19 @@ class LookBehind:
     expected: int | None = None
 
 
+def used_before(
+    entry: ProducerStateEntry | None, incoming: Incoming
+) -> tuple[Duplicate | None, int]:
+    """Return the retained batch whose sequence the first batch of a transaction has again, and the next
+    serial of that sequence. Clients go back if they abort before an answer (librdkafka, kafkajs)."""
+    if entry and incoming.is_transactional and incoming.producer_epoch == entry.producer_epoch:
+        base = nearest_serial(incoming.base_sequence, entry.last_serial + 1)
+        for batch in entry.batches if entry.current_txn_first_offset < 0 else ():
+            if batch.base_serial <= base <= batch.last_serial:
+                return Duplicate(batch.base_offset, batch.last_offset), base + SEQUENCE_COUNT
+    return None, NO_SEQUENCE
+
+
 def judge(
     entry: ProducerStateEntry | None,
     incoming: Incoming,

@@ -15,6 +15,8 @@ from eosdb.broker import produce
 from eosdb.log import batch as batch_module
 from eosdb.log.batch import PreparedBatch
 from eosdb.log.producer_state import sequence_of
+from eosdb.model.records.scheduling import HEADER
+from eosdb.model.values import SCHEDULED
 from tests.log.producer_batches import EPOCH, PRODUCER_ID
 from tests.log.sequences import CASES, FIRST, Past
 from tests.requests import TP, Send, begin
@@ -92,6 +94,114 @@ def test_a_transactional_append_is_verified_before_repeats_are_looked_for(
         send(b"v", who=who, sequence=0, transactional_id="a")
     classic_db.broker.add_partitions_to_txn("a", *who, [TP])
     assert send(b"v", who=who, sequence=0, transactional_id="a").duplicate
+
+
+REPEAT = Record(b"k", b"131", (("h", b"1"), ("n", None)), timestamp=7)
+OTHERS = {
+    "value": REPEAT._replace(value=b"212"),  # Its Adler-32 is the same.
+    "no value": REPEAT._replace(value=None),
+    "key": REPEAT._replace(key=b"l"),
+    "a header's value": REPEAT._replace(headers=(("h", b"2"), ("n", None))),
+    "a header is empty": REPEAT._replace(headers=(("h", b"1"), ("n", b""))),
+    "no headers": REPEAT._replace(headers=()),
+}
+
+
+@pytest.mark.parametrize("later", [0, 4, 9])
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_repeat_is_the_same_record_and_another_one_is_out_of_order(
+    db: eosdb.Database, later: int, waits: bool
+) -> None:
+    """While the batch is retained, and when only its rows tell; also a record that waits for its time."""
+    for topic in "tu":
+        db.admin.create_topic(topic)
+    who, tp = db.broker.init_producer_id(), TopicPartition("t", SCHEDULED if waits else 0)
+    due = ((HEADER, b"9999999999999"),) if waits else ()
+
+    def append(record: Record, sequence: int = 0) -> dict[TopicPartition, eosdb.ProduceResult]:
+        both = [record._replace(headers=record.headers + due), REPEAT._replace(headers=due)]
+        batches = {tp: RecordBatch(both, *who, sequence)}
+        return db.broker.produce(batches | {TopicPartition("u", 0): RecordBatch([REPEAT])})
+
+    stored = append(REPEAT)[tp]
+    for i in range(later):
+        append(REPEAT, 2 * (i + 1))
+    for what, other in OTHERS.items():
+        refused, stays = append(other).values()
+        assert isinstance(refused.error, eosdb.OutOfOrderSequenceNumberError), what
+        assert stays.error is None
+        assert not stays.duplicate
+    assert append(REPEAT)[tp] == stored._replace(duplicate=True)
+    again = append(REPEAT._replace(timestamp=8))[tp]  # kafkajs gives each attempt a new one.
+    assert again == stored._replace(duplicate=True)
+
+
+def test_a_repeat_of_removed_records_is_compared_by_its_checksum(db: eosdb.Database) -> None:
+    db.admin.create_topic("c", config={"cleanup.policy": "compact,delete"})
+    who, tp = db.broker.init_producer_id(), TopicPartition("c", 0)
+
+    def append(*values: bytes, sequence: int = 0) -> eosdb.ProduceResult:
+        records = [Record(value[:1], value) for value in values]
+        return db.broker.append(tp, RecordBatch(records, *who, sequence))
+
+    append(b"a1", b"b1")
+    append(b"a2", sequence=2)
+    db.housekeeping()
+    assert [it.value for it in db.broker.fetch(tp, 0).records] == [b"b1", b"a2"]
+    for removed in (False, True):
+        if removed:
+            db.broker.delete_records(tp, -1)
+        assert append(b"a1", b"b1").duplicate
+        for others in ((b"a9", b"b1"), (b"a1", b"b9")):
+            with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
+                append(*others)
+
+
+def test_a_client_that_goes_back_after_an_abort_loses_nothing(
+    classic_db: eosdb.Database, send: Send
+) -> None:
+    """As librdkafka and kafkajs do without an answer. In Kafka the next record counts as stored."""
+    who = begin(classic_db)
+
+    def tell(value: bytes, sequence: int, timestamp: int = 5) -> eosdb.ProduceResult:
+        return send(value, who=who, sequence=sequence, transactional_id="a", timestamp=timestamp)
+
+    def end(committed: bool) -> None:
+        classic_db.broker.end_txn("a", *who, committed)
+        classic_db.broker.add_partitions_to_txn("a", *who, [TP])
+
+    tell(b"first", 0)
+    end(True)
+    for turn in range(3):
+        tell(b"aborted %d" % turn, 1 + turn)
+        tell(b"aborted, too", 2 + turn)
+        if turn == 1:
+            classic_db.broker.delete_records(TP, -1)
+        end(False)
+        with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
+            tell(b"aborted %d" % turn, 1 + turn)  # A late repeat.
+        stored = tell(b"kept %d" % turn if turn else b"aborted 0", 1 + turn, 6)
+        assert not stored.duplicate
+        assert tell(b"kept %d" % turn if turn else b"aborted 0", 1 + turn, 7).duplicate
+        end(True)
+    found = classic_db.query('SELECT value FROM committed_records ORDER BY "offset"').all()
+    assert [value for (value,) in found] == [b"kept 1", b"kept 2"]
+    with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
+        tell(b"other", 3)  # Its predecessor is committed.
+    assert classic_db.verify().ok
+
+
+def test_the_answer_to_a_repeat_has_the_stored_append_time(
+    classic_db: eosdb.Database, send: Send, clock: ManualClock
+) -> None:
+    db, who = classic_db, classic_db.broker.init_producer_id()
+    db.admin.alter_topic_config("t", {"message.timestamp.type": "LogAppendTime"})
+    stored = send(b"v", who=who, sequence=0)
+    clock.advance(5)
+    assert send(b"v", who=who, sequence=0) == stored._replace(duplicate=True)
+    assert stored.log_append_time == clock.time_ms() - 5
+    db.admin.alter_topic_config("t", {"message.timestamp.type": "CreateTime"})
+    assert send(b"v", who=who, sequence=0).log_append_time == stored.log_append_time
 
 
 def test_one_request_carries_one_transactional_producer(classic_db: eosdb.Database) -> None:

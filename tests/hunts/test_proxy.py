@@ -120,3 +120,24 @@ def test_it_refuses_connections_until_it_accepts_them_again(place: Place) -> Non
     assert producer.flush(PATIENCE_S) == 0
     assert place.values() == [b"a", b"b"]
     assert place.proxy.counts["refused"] >= 1
+
+
+def test_a_lost_answer_before_an_abort_costs_no_later_record(place: Place) -> None:
+    """librdkafka gives the next transaction's record the sequence of the aborted one."""
+    producer = Producer(
+        {"bootstrap.servers": place.where, "transactional.id": "a", "linger.ms": 0, **IDEMPOTENT}
+    )
+    producer.init_transactions(PATIENCE_S)
+    committed = [b"0", b"1", b"2"]
+    for value in committed:
+        lost = place.proxy.counts["lost"]
+        place.proxy.lose_answer([PRODUCE])
+        producer.begin_transaction()
+        producer.produce(TP.topic, b"aborted", partition=TP.partition)
+        while place.proxy.counts["lost"] == lost:
+            producer.poll(0.01)
+        producer.abort_transaction(PATIENCE_S)
+        producer.begin_transaction()
+        producer.produce(TP.topic, value, partition=TP.partition)
+        producer.commit_transaction(PATIENCE_S)
+    assert place.values() == committed

@@ -93,19 +93,6 @@ def delete_records_forgets_producers(
     return result
 
 
-@instead_of(
-    "a batch that begins like a stored one counts as its repeat, whatever its length",
-    append,
-    "judge",
-)
-def repeats_by_their_first_sequence(judge: Any, entry: Any, incoming: Any, *rest: Any) -> Any:
-    if entry is not None and incoming.producer_epoch == entry.producer_epoch:
-        for batch in entry.batches:
-            if producer_state.sequence_of(batch.base_serial) == incoming.base_sequence:
-                return Duplicate(batch.base_offset, batch.last_offset)
-    return judge(entry, incoming, *rest)
-
-
 @mutant("aborted data supersedes in a compaction")
 def aborted_data_supersedes() -> Any:
     newest = compaction._NEWEST.replace(" AND NOT aborted", "")
