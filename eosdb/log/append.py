@@ -114,6 +114,8 @@ class Attempts:
 
 
 _DAY_MS: Final = 86_400_000
+_FUTURE_MS: Final = 3_600_000
+"""Kafka's message.timestamp.after.max.ms, by default."""
 
 
 class _Numbers(NamedTuple):
@@ -193,7 +195,8 @@ def append(
         raise errors.PolicyViolationError(f"{partition.topic_partition}: {config.closed}")
     times, newest_at = ([now_ms], 0) if is_log_append_time else (batch.timestamps, batch.newest)
     newest = times[newest_at]
-    if 0 <= config.retention_ms < now_ms - newest and not is_scheduled:
+    is_old = 0 <= config.retention_ms < now_ms - newest
+    if (is_old or newest - now_ms > _FUTURE_MS) and not is_scheduled:
         _warn_of_retention(unit, partition, config, newest, now_ms)
     base_offset = partition.log_end_offset
     # `tuple.__new__` takes half as long as the class, and this runs for every batch.
@@ -308,10 +311,15 @@ def _check_fits(partition: Partition, batch: PreparedBatch, config: TopicConfig)
 def _warn_of_retention(
     unit: Unit, partition: Partition, config: TopicConfig, newest: int, now_ms: int
 ) -> None:
-    """Log a warning, once per topic, if a batch is older than the topic's retention."""
-    if not config.delete or partition.topic_id in unit.said:
+    """Log a warning, once per topic, if a batch is older than the topic's retention, or of the future."""
+    is_old = newest <= now_ms
+    if (is_old and not config.delete) or partition.topic_id in unit.said:
         return
     unit.said.add(partition.topic_id)
+    if not is_old:
+        days = (newest - now_ms) / _DAY_MS
+        unit.untold.add(catalog.FUTURE_RECORDS, topic=partition.topic, days=days)
+        return
     unit.untold.add(
         catalog.OLD_RECORDS,
         topic=partition.topic,

@@ -25,6 +25,12 @@ STORED_SIZE: Final = (
     "(length(COALESCE(key, '')) + length(COALESCE(value, '')) + length(COALESCE(headers, '')))"
 )
 """SQL: the bytes that one record counts for, as `PreparedBatch.stored_size` does for a batch."""
+OLDER_TIME: Final = (
+    "min(timestamp, "
+    "ifnull((SELECT timestamp FROM journal WHERE position = records.position), timestamp))"
+)
+"""SQL: the time from which a record's age counts. A timestamp of the future counts from the append, or it
+would hold back retention and compaction for ever (KIP-937)."""
 _PAYLOAD_TYPES: Final = frozenset({bytes, NoneType})
 _INT: Final = {int}
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from eosdb.events.kinds import LogCleaned
 from eosdb.log import checksum
-from eosdb.log.batch import STORED_SIZE
+from eosdb.log.batch import OLDER_TIME, STORED_SIZE
 from eosdb.log.partition_rows import Partition
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.topic_config import TopicConfig
@@ -188,7 +188,7 @@ def _clean_end(
         return partition.last_stable_offset
     row = connection.execute(
         'SELECT "offset" FROM records WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? '
-        'AND timestamp > ? ORDER BY "offset" LIMIT 1',
+        f'AND timestamp > ?4 AND {OLDER_TIME} > ?4 ORDER BY "offset" LIMIT 1',
         (
             partition.partition_id,
             partition.log_start_offset,

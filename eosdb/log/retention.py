@@ -15,7 +15,7 @@ from typing import Final
 from eosdb.errors import OffsetOutOfRangeError, PolicyViolationError
 from eosdb.events.kinds import LogStartOffsetMoved
 from eosdb.log import checksum
-from eosdb.log.batch import STORED_SIZE
+from eosdb.log.batch import OLDER_TIME, STORED_SIZE
 from eosdb.log.partition_rows import Partition, find_by_id
 from eosdb.model.topic_config import TopicConfig
 from eosdb.store import baseline
@@ -126,7 +126,7 @@ def _by_time(
         return partition.log_start_offset
     row = connection.execute(
         'SELECT "offset" FROM records WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? '
-        'AND timestamp >= ? ORDER BY "offset" LIMIT 1',
+        f'AND timestamp >= ?4 AND {OLDER_TIME} >= ?4 ORDER BY "offset" LIMIT 1',
         (partition.partition_id, partition.log_start_offset, end, now_ms - retention_ms),
     ).fetchone()
     return end if row is None else int(row[0])

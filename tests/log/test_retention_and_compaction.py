@@ -59,6 +59,30 @@ def test_a_young_record_keeps_the_old_ones_behind_it(
     assert db.housekeeping().deleted_records == 0
 
 
+def test_a_record_of_the_future_is_as_old_as_its_append(
+    db: eosdb.Database, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Microseconds for milliseconds: neither retention nor the compaction lag waits until then."""
+    db.admin.create_topic("t", config={"retention.ms": 1_000})
+    lag = {"cleanup.policy": "compact", "min.compaction.lag.ms": 1_000}
+    db.admin.create_topic("c", config=lag)
+    future = Record(b"k", b"v", timestamp=clock.time_ms() + 400 * 86_400_000)
+    append(db, future)
+    for _ in range(2):
+        db.broker.append(TopicPartition("c", 0), RecordBatch([future, future]))
+    (told, _) = [it for it in caplog.records if "in the future" in it.getMessage()]
+    assert "400.0 days" in told.getMessage()
+    clock.advance(1_000)
+    append(db, Record(value=b"young"))
+    assert db.housekeeping().deleted_records == 0
+    clock.advance(1)
+    db.housekeeping()
+    assert offsets_of(db) == [1]
+    kept = db.broker.fetch(TopicPartition("c", 0), 0).records
+    assert [record.offset for record in kept] == [3]
+    assert db.verify().ok
+
+
 def test_the_oldest_bytes_beyond_the_limit_go(db: eosdb.Database) -> None:
     db.admin.create_topic("t", config={"retention.bytes": 250})
     append(db, *[Record(value=b"x" * 100)] * 5)

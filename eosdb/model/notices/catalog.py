@@ -204,6 +204,12 @@ OLD_RECORDS: Final = Notice(
     "retention.ms=-1 for the topic (`eosdb topics alter %(topic)s --config retention.ms=-1`).",
     "records arrive that are older than the topic's retention; once for each topic",
 )  # fmt: skip
+FUTURE_RECORDS: Final = Notice(
+    LOG, WARNING, "future_records", ("topic",),
+    "topic %(topic)s: a record's timestamp is %(days).1f days in the future, so retention and compaction "
+    "count its age from its append. Correct the producer's clock or its unit, milliseconds.",
+    "records arrive whose timestamps are more than an hour in the future; once for each topic",
+)  # fmt: skip
 SCHEDULED_LOST: Final = Notice(
     LOG, ERROR, "scheduled_lost", ("topic", "offsets"),
     "topic %(topic)s: the scheduled records at offsets %(offsets)s of partition -1 are damaged or missing, "

@@ -1,7 +1,7 @@
 """ApiVersions: the served APIs, and the features of the cluster.
 
 Version 3: flexible, the client's software (KIP-511), the features (KIP-584); 4: features whose lowest level
-is 0, which older clients refuse (KAFKA-17492). Unsupported versions are answered in version 0 (`server.py`).
+is 0, which older clients refuse. Unsupported versions are answered in version 0 (`server.py`).
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ def api_versions(session: Session, request: ApiVersionsRequest, version: int) ->
             for _, api in sorted(SERVED.items())
         ],
         "supported_features": [
-            {"name": name, "max_version": level}
-            for name, level in features.items()
-            if version >= 4
+            {"name": name, "max_version": level} for name, level in features.items() if version >= 4
         ],
         "finalized_features_epoch": 0,
         "finalized_features": [
