@@ -26,6 +26,7 @@ import eosdb
 from eosdb.cli.output import QUIET, line
 from eosdb.errors import DatabaseNotFoundError, EosdbError, ReadOnlyDatabaseError
 from eosdb.model.values import Durability
+from eosdb.system.descriptors import head
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -370,7 +371,6 @@ def _could_be(words: Sequence[str], arguments: Sequence[click.Argument]) -> bool
 
 def _is_database(path: str) -> bool:
     try:
-        with open(path, "rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
+        return head(path, len(_MAGIC)) == _MAGIC
     except OSError:
         return False

@@ -39,6 +39,7 @@ from eosdb.store.schema.newest import (
     newest_schema,
 )
 from eosdb.store.store import Store
+from eosdb.system.descriptors import head
 
 _MAGIC: Final = b"SQLite format 3\0"
 MEMORY_BYTES: Final = 2 * 1024**3
@@ -176,15 +177,11 @@ def _not_at_rest(path: str) -> str | None:
                 f"it has a {suffix} file, which SQLite would replay into it; ask for a backup (`eosdb "
                 "backup`), which is one file"
             )
-    with open(path, "rb") as file:
-        if file.read(len(_MAGIC)) != _MAGIC:
-            return "it is not a SQLite database"
-    return None
+    return None if head(path, len(_MAGIC)) == _MAGIC else "it is not a SQLite database"
 
 
 def _is_marked(path: str) -> bool:
-    with open(path, "rb") as file:
-        return int.from_bytes(file.read(72)[68:], "big") == APPLICATION_ID
+    return int.from_bytes(head(path, 72)[68:], "big") == APPLICATION_ID
 
 
 def _compared(connection: sqlite3.Connection) -> tuple[list[str], list[str], list[str]]:

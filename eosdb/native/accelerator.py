@@ -15,9 +15,10 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import cache
 from types import ModuleType
-from typing import Final
+from typing import Final, TypeVar
 from zlib import adler32
 
+C = TypeVar("C", bound=sqlite3.Connection)
 VARIABLE: Final = "EOSDB_NATIVE"
 """The environment variable that turns the accelerator off if it is 0."""
 _TRIAL: Final = (
@@ -38,10 +39,10 @@ def road() -> bool | str:
     return True if rows() is not None else _outcome()[1]
 
 
-def opened(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+def opened(connect: Callable[[], C]) -> C:
     """Open a connection with the accelerator's functions, if it is used."""
     module = rows()
-    connection: sqlite3.Connection = connect() if module is None else module.opened(connect)
+    connection: C = connect() if module is None else module.opened(connect)
     return connection
 
 

@@ -43,6 +43,7 @@ from eosdb.store.file import failures, forking
 from eosdb.store.file.connection import connect, connect_untrusted, is_in_wal_mode
 from eosdb.store.file.locks import OwnerLocks, WriterMutex, is_owned
 from eosdb.store.file.open_files import OpenFiles
+from eosdb.store.file.presence import close_unused
 from eosdb.store.file.watch import Watch
 from eosdb.store.readers import Readers
 from eosdb.store.schema.migrate import Opened, check_journal, check_not_upgraded
@@ -367,6 +368,7 @@ class Store:
         self._files.forget_shared()
         if self._mutex is not None:
             self._mutex.close()
+        close_unused()
 
     def _close_writer(self, patience_ms: int) -> None:
         """Close the write connection under the mutex: SQLite's last connection makes a checkpoint."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from eosdb.errors import IllegalStateError
 from eosdb.system.descriptors import FOLDER
-from eosdb.system.lock_file import QUEUE, LockFile, open_lock_file
+from eosdb.system.lock_file import QUEUE, LockFile, closed_in_child, open_lock_file
 from eosdb.system.mount import Mount
 
 assert sys.platform == "linux"
@@ -112,6 +112,22 @@ def is_owned(path: str, number: int) -> bool:
 def is_on_road(file: LockFile, *, is_portable: bool) -> bool:
     """Whether another opener has the file open with this implementation."""
     return _is_locked(file, _bytes(fcntl.F_WRLCK, _ROADS[is_portable]))
+
+
+class _Shared(LockFile):
+    """A shared lock on bytes of a file of SQLite's."""
+
+    def __init__(self, path: str, first: int, count: int) -> None:
+        super().__init__(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "r")
+        self.lock: Final = partial(self._set, _bytes(fcntl.F_RDLCK, first, count))
+        self.unlock: Final = partial(self._set, _bytes(fcntl.F_UNLCK, first, count))
+
+    def _set(self, wanted: bytes) -> None:
+        fcntl.fcntl(self, fcntl.F_OFD_SETLK, wanted)
+
+
+def shared_lock(path: str, first: int, count: int) -> _Shared:
+    return closed_in_child(_Shared(path, first, count), path)
 
 
 # decisions/0061: locks of the two implementations do not exclude each other, so a file uses only one.

@@ -41,7 +41,11 @@ lock."""
 def open_lock_file(path: str, kind: type[F]) -> F:
     """Open the lock file on a new descriptor, which has separate locks. If the file is new, it gets the
     owner and mode of the database, like SQLite's WAL. Raises OSError."""
-    file = kind(_opened(path), "r+")
+    return closed_in_child(kind(_opened(path), "r+"), path)
+
+
+def closed_in_child(file: F, path: str) -> F:
+    """Let a forked child close its copy of this open file, which is at `path`."""
     file.path = path
     _open.add(file)
     return file

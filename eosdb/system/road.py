@@ -56,6 +56,27 @@ class OwnerFile(Protocol):
         """Release all locks. Can be called again."""
 
 
+class SharedLock(Protocol):
+    """A shared lock on bytes of a file. It survives every `close` of the file but its own, which drops the
+    process's POSIX locks."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the file has been closed, as in a forked child."""
+
+    def fileno(self) -> int:
+        """Return the file's descriptor."""
+
+    def lock(self) -> None:
+        """Take the lock. Raises OSError, also if another process excludes it."""
+
+    def unlock(self) -> None:
+        """Release the lock and leave the file open. Raises OSError."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
 class Road(Protocol):
     """The services of the operating system; both implementations have them."""
 
@@ -73,6 +94,10 @@ class Road(Protocol):
 
     def owner_file(self, path: str) -> OwnerFile:
         """Open the owner locks at `path`. Raises the same errors as `writer_locks`."""
+
+    def shared_lock(self, path: str, first: int, count: int) -> SharedLock | None:
+        """Open the file for a shared lock on `count` bytes; None if the system has no such lock. Raises
+        OSError."""
 
     def is_owned(self, path: str, number: int) -> bool:
         """Whether any opener holds this owner lock, for a reader that has no lock file open. True if the

@@ -23,6 +23,7 @@ from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import append, once, partition_rows, producer_rows, transaction_index
 from eosdb.log.reading import block, by_time
 from eosdb.native import accelerator
+from eosdb.store.file.presence import PresentConnection
 from eosdb.store.writing import unit
 from tests.cases import each
 from tests.native.roads import ROADS, road
@@ -162,7 +163,7 @@ class CatchingCursor(Catching, sqlite3.Cursor):
     pass
 
 
-class Caught(Catching, sqlite3.Connection):
+class Caught(Catching, PresentConnection):
     def cursor(self, *_: object) -> Any:
         return super().cursor(CatchingCursor)
 

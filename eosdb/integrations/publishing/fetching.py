@@ -22,6 +22,7 @@ from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.validation import check_path
 from eosdb.store.schema.new_file import FORMAT_AT, ROLLBACK_FORMAT, sync_folder
+from eosdb.system.descriptors import head
 from eosdb.system.road import road
 
 ENVIRONMENT: Final = "EOSDB_CACHE"
@@ -230,13 +231,12 @@ def _check_replaceable(path: str) -> None:
     """Check that the path is free or has a published copy: a file that may be live is not replaced.
     Raises IllegalStateError and StorageError."""
     try:
-        with open(path, "rb") as file:
-            head = file.read(FORMAT_AT.stop)
+        start = head(path, FORMAT_AT.stop)
     except FileNotFoundError:
         return
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error
-    if not head.startswith(b"SQLite format 3\0") or head[FORMAT_AT] != ROLLBACK_FORMAT:
+    if not start.startswith(b"SQLite format 3\0") or start[FORMAT_AT] != ROLLBACK_FORMAT:
         raise IllegalStateError(
             f"{path} exists and is not a published copy; it may be a live file, so give another path"
         )

@@ -12,15 +12,15 @@ from eosdb.errors import IllegalStateError, StorageError
 from eosdb.model.clock import SystemClock, real_ns
 from eosdb.native import accelerator
 from eosdb.store.file.forking import check_not_inherited
+from eosdb.store.file.presence import FORMAT_AT as FORMAT_AT
+from eosdb.store.file.presence import WAL_FORMAT as WAL_FORMAT
+from eosdb.store.file.presence import PresentConnection
 from eosdb.system.descriptors import descriptor_of
 from eosdb.system.road import road
 
 WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
 OLDEST_SQLITE: Final = (3, 37, 0)
 """The first version with STRICT tables."""
-FORMAT_AT: Final = slice(18, 20)
-WAL_FORMAT: Final = b"\x02\x02"
-"""The read and write version of SQLite's file format; 2 stands for WAL mode."""
 _UNTRUSTED: Final = {
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
@@ -50,7 +50,7 @@ def connect(
     read_only: bool = False,
     create: bool = False,
     at_rest: bool = False,
-    factory: type[sqlite3.Connection] = sqlite3.Connection,
+    factory: type[PresentConnection] = PresentConnection,
 ) -> sqlite3.Connection:
     """Open a driver connection with eosdb's settings. With `at_rest` the caller guarantees that nobody
     writes to the file: SQLite then locks nothing and creates no files beside it. Raises sqlite3.Error,
@@ -73,16 +73,23 @@ def connect(
             factory=factory,
         )
     )
-    connection.execute("PRAGMA foreign_keys=ON")
-    connection.execute("PRAGMA temp_store=MEMORY")
-    if road.IS_PORTABLE:
-        # On macOS, a plain fsync leaves data in the disk's cache.
-        connection.execute("PRAGMA fullfsync=ON")
-        connection.execute("PRAGMA checkpoint_fullfsync=ON")
-    if not read_only:
-        # decisions/0002: SQLite must not start checkpoints, because they need the writer mutex.
-        connection.execute("PRAGMA wal_autocheckpoint=0")
-        connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
+    try:
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA temp_store=MEMORY")
+        if road.IS_PORTABLE:
+            # On macOS, a plain fsync leaves data in the disk's cache.
+            connection.execute("PRAGMA fullfsync=ON")
+            connection.execute("PRAGMA checkpoint_fullfsync=ON")
+        if not read_only:
+            # decisions/0002: SQLite must not start checkpoints, because they need the writer mutex.
+            connection.execute("PRAGMA wal_autocheckpoint=0")
+            connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
+        if not (create or at_rest):  # A new file may be locked for this connection alone.
+            connection.execute("PRAGMA schema_version").fetchone()
+            connection.be_present(path)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -26,6 +26,7 @@ from eosdb.store.file.locks import WriterMutex
 from eosdb.store.file.open_files import check_only_name
 from eosdb.store.schema import adoption, file_id, new_file, newest
 from eosdb.store.schema.newest import APPLICATION_ID, SCHEMA_VERSION
+from eosdb.system.descriptors import head
 from eosdb.system.lock_file import LOCK
 
 _ALONE_WITHIN_MS: Final = 2_000
@@ -237,8 +238,7 @@ def _found(connection: sqlite3.Connection, path: str, content: newest.Kind, vers
 
 def _version_in_header(path: str) -> int | None:
     """Return the schema of a file that SQLite cannot read; None if its header is not eosdb's."""
-    with open(path, "rb") as file:
-        header = file.read(72)
+    header = head(path, 72)
     is_ours = int.from_bytes(header[68:72], "big") == APPLICATION_ID
     return int.from_bytes(header[60:64], "big") if is_ours else None
 

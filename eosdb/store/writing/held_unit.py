@@ -21,6 +21,7 @@ from eosdb.store.file.connection import (
     roll_back_without_memory,
 )
 from eosdb.store.file.failures import is_of_the_file, translate, translated, without_memory
+from eosdb.store.file.presence import PresentConnection
 from eosdb.store.schema import guard
 from eosdb.store.writing.timings import Timings
 from eosdb.store.writing.unit import LAST_POSITION, Apply, Memos, Unit
@@ -34,7 +35,7 @@ _REFUSED: Final = ("close", "deserialize", "set_authorizer", "setconfig", "setli
 _COLLATIONS: Final = frozenset({"binary", "nocase", "rtrim"})
 
 
-class SharedConnection(sqlite3.Connection):
+class SharedConnection(PresentConnection):
     """A connection for both the user's statements and eosdb's. `owner.is_ours` is set while eosdb's run.
 
     Calls that would change the meaning of eosdb's statements are rejected. After a call that would affect a
@@ -104,7 +105,7 @@ def _guarded(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
 
 for _name in (*_CARRIED, *_REFUSED):
     if hasattr(sqlite3.Connection, _name):  # Older Pythons have fewer methods.
-        setattr(SharedConnection, _name, _guarded(_name, getattr(sqlite3.Connection, _name)))
+        setattr(SharedConnection, _name, _guarded(_name, getattr(PresentConnection, _name)))
 
 
 if TYPE_CHECKING:
