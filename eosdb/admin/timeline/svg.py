@@ -32,7 +32,7 @@ STYLE: Final = """\
 .timeline .lso { stroke: #8e3b8e; stroke-dasharray: 5 3; } .timeline .end { stroke: #111827; }
 .timeline .mark { stroke: #c0143c; stroke-width: 1.5; }
 .timeline text.mark { stroke: none; fill: #c0143c; font-weight: bold; }
-.timeline text.group { fill: #007a5a; } .timeline text.inside.aborted { fill: #fff; }
+.timeline text.group { fill: #007a5a; }
 .timeline text.name { font-size: 10px; text-anchor: end; pointer-events: none; }
 .timeline text.inside { fill: #14171c; stroke: none; text-anchor: start; }
 .timeline a:hover rect, .timeline a:focus rect { stroke: #111827; stroke-width: 1.5; }

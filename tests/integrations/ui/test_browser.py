@@ -143,6 +143,10 @@ def test_a_telephone_shows_key_value_and_what_is_behind(
 
 
 _CONTRAST = """() => {
+  const within = (box, outer) => {
+    const [x, y] = [box.left + 3, (box.top + box.bottom) / 2];
+    return outer.left <= x && x <= outer.right && outer.top <= y && y <= outer.bottom;
+  };
   const lum = ([r, g, b]) => [r, g, b]
     .map(c => (c /= 255) <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
     .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
@@ -154,12 +158,22 @@ _CONTRAST = """() => {
     }
     return matchMedia("(prefers-color-scheme: dark)").matches ? [0, 0, 0] : [255, 255, 255];
   };
-  return [...document.querySelectorAll("body *:not(svg *)")]
+  // The shape below the beginning of a text in the picture.
+  const below = text => [...text.closest("svg").querySelectorAll("rect")].filter(rect =>
+    getComputedStyle(rect).fill !== "rgba(0, 0, 0, 0)" && getComputedStyle(rect).fill !== "none"
+    && within(text.getBoundingClientRect(), rect.getBoundingClientRect())).at(-1);
+  const colours = one => {
+    if (!one.closest("svg")) return [getComputedStyle(one).color, ground(one)];
+    const shape = below(one);
+    return [getComputedStyle(one).fill, shape ? colour(getComputedStyle(shape).fill) : ground(one)];
+  };
+  return [...document.querySelectorAll("body *:not(svg *), svg.timeline text")]
     .filter(one => one.checkVisibility())
     .filter(one => [...one.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
     .map(one => {
-      const [a, b] = [lum(colour(getComputedStyle(one).color).slice(0, 3)), lum(ground(one))];
-      return [(Math.max(a, b) + .05) / (Math.min(a, b) + .05), one.outerHTML.slice(0, 80)];
+      const [front, behind] = colours(one);
+      const [a, b] = [lum(colour(front).slice(0, 3)), lum(behind.slice(0, 3))];
+      return [(Math.max(a, b) + .05) / (Math.min(a, b) + .05), one.outerHTML.slice(0, 110)];
     }).filter(([ratio]) => ratio < 4.5);
 }"""
 
@@ -172,7 +186,8 @@ def test_every_page_can_be_read_and_used_without_a_mouse_or_a_screen(
     page = context.new_page()
     tree = context.new_cdp_session(page)
     asking = ("/abort?topic=orders&partition=0&offset=5", "/replay?topic=orders.dlq", "/nowhere")
-    for path in (*PAGES, *asking):
+    by_time = "/topics/orders/timeline?by=time"
+    for path in (*PAGES, *asking, by_time):
         page.goto(f"http://127.0.0.1:{changing.port}{path}")
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.className") == "skip", path
