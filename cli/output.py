@@ -166,19 +166,15 @@ def _whole_file(path: str) -> Iterator[None]:
         return
     target = os.path.realpath(path)
     _check_is_no_database(path, target)
-    part, mode = f"{target}.{os.getpid()}.part", None
-    with contextlib.suppress(FileNotFoundError):
-        mode = os.stat(target).st_mode & 0o7777
-
-    def opened(name: str, flags: int) -> int:
-        return os.open(name, flags, 0o666 if mode is None else mode & 0o700)
-
-    with open(
-        part, "x", encoding="utf-8", errors="backslashreplace", newline="", opener=opened
-    ) as file:
+    part = f"{target}.{os.getpid()}.part"
+    old = os.stat(target) if os.path.exists(target) else None
+    new = os.open(
+        part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if old else 0o666
+    )
+    with open(new, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         try:
-            if mode is not None:
-                os.fchmod(file.fileno(), mode)
+            if old is not None:
+                os.fchmod(new, old.st_mode & 0o7777)
             with contextlib.redirect_stdout(file):
                 try:
                     yield

@@ -36,7 +36,7 @@ from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, IllegalStateError
 from eosdb.maintenance import compact, copies, extract, housekeeping, restore, verify
 from eosdb.model import validation
-from eosdb.model.answers import QueryResult
+from eosdb.model.answers import Parameters, QueryResult
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.closing import Closeable, Closing
 from eosdb.model.config import BrokerConfig, check_by_name, check_switch, keywords_of
@@ -384,9 +384,7 @@ class Database(Closeable):
         with self._store.read() as connection:
             return queries.columns(connection, view)
 
-    def query(
-        self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
-    ) -> QueryResult:
+    def query(self, sql: str, parameters: Parameters = ()) -> QueryResult:
         """Run one SQL statement that only reads, on its own snapshot; rows are read lazily. `parameters`
         are the values of `?` in their order, or of `:name` by name.
 

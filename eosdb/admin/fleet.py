@@ -17,7 +17,7 @@ from typing import Final
 
 from eosdb.admin.summary import snapshot
 from eosdb.errors import DatabaseNotFoundError, InvalidRequestError
-from eosdb.model.answers import QueryResult
+from eosdb.model.answers import Parameters, QueryResult
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.validation import check_file, check_text
 from eosdb.store import queries
@@ -59,7 +59,7 @@ class Fleet:
     paths: tuple[str, ...]
 
     def query(
-        self, sql: str, parameters: queries.Parameters = (), *, on_progress: Progress | None = None
+        self, sql: str, parameters: Parameters = (), *, on_progress: Progress | None = None
     ) -> QueryResult:
         """Run one read-only SQL statement over the rows of all files, each on its own snapshot. Every view
         and table begins with a column `file`, the path. `on_progress` counts files.

@@ -9,15 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import weakref
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Generator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -41,6 +33,7 @@ from eosdb.client.transport import DirectTransport
 from eosdb.database import Database, Topics
 from eosdb.database import connect as open_database
 from eosdb.errors import ConfigError, IllegalStateError
+from eosdb.model.answers import Parameters
 from eosdb.model.clock import SystemClock
 from eosdb.model.config import check_by_name, checked_settings, keywords_of
 from eosdb.model.reports import ProcessReport
@@ -300,9 +293,7 @@ class AsyncDatabase(Proxy[Database]):
     why = reading(Database.why)
     append_once = _by_run(Database.append_once)
 
-    async def query(
-        self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
-    ) -> Rows:
+    async def query(self, sql: str, parameters: Parameters = ()) -> Rows:
         """Run one SQL statement that only reads, on its own snapshot, and return all rows. Raises
         InvalidRequestError for statements that SQLite refuses or that write."""
         self._home.check()

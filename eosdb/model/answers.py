@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
+Parameters = Sequence[object] | Mapping[str, object]
+"""The values of a query's `?`, or of its `:name` by name."""
 _SHOWN_ROWS: Final = 20
 _SHOWN_WIDTH: Final = 40
 _REPORT_WIDTH: Final = 80

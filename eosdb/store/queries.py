@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from datetime import date
 from itertools import takewhile
 from typing import Any, Final
 
 from eosdb.errors import InvalidRequestError
+from eosdb.model.answers import Parameters
 from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import ViewDescription
 from eosdb.model.validation import check_collection, shown
@@ -25,10 +25,7 @@ from eosdb.store.schema import file_id, newest
 from eosdb.store.store import Store
 from eosdb.system.road import road
 
-Parameters = Sequence[object] | Mapping[str, object]
 Bound = tuple[object, ...] | dict[str, object]
-_PLAIN: Final = {bool, bytes, float, int, str, type(None)}
-_BLOBS: Final = (bytes, bytearray, memoryview)
 _AT_ONCE: Final = 100
 # A search in the text finds every use, because SQL cannot spell these names in another way.
 _OF_THE_PROCESS: Final = re.compile(
@@ -116,26 +113,16 @@ def bindable(parameters: Parameters) -> Bound:
 
 
 def _bindable(name: str, value: object) -> object:
-    """The value of a parameter; a scalar of numpy as Python's. The driver would compare other values with
-    a buffer as BLOBs, and times as texts, and so find nothing."""
-    if type(value) in _PLAIN:
-        return value
+    """The value of a parameter; a scalar of numpy as Python's. The driver takes other buffers for BLOBs, and
+    times for texts, and so finds nothing."""
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         value = value.item()
-    if isinstance(value, date) or (not isinstance(value, _BLOBS) and _has_buffer(value)):
-        raise InvalidRequestError(
-            f"parameter {name}: got {shown(value)}, expected a number, text, bytes or None; give a time as "
-            "milliseconds since the epoch, or as your table has it; give each value of a collection a ?"
-        )
-    return value
-
-
-def _has_buffer(value: Any) -> bool:
-    try:
-        memoryview(value)
-    except TypeError:
-        return False
-    return True
+    if value is None or isinstance(value, int | float | str | bytes | bytearray | memoryview):
+        return value
+    raise InvalidRequestError(
+        f"parameter {name}: got {shown(value)}, expected a number, text, bytes or None; give a time as "
+        "milliseconds since the epoch, or as your table has it; give each value of a collection a ?"
+    )
 
 
 def answer(

@@ -90,7 +90,7 @@ NAMED = "SELECT :n, typeof(:n)"
         (ONE, [datetime.datetime(2026, 11, 28)], "expected a number, text, bytes or None"),
         (NAMED, {"n": datetime.date(2026, 11, 28)}, "parameter :n: got"),
         (ONE, [numpy.datetime64("2026-11-28")], "expected a number, text, bytes or None"),
-        (ONE, [decimal.Decimal(5)], "not supported"),
+        (ONE, [decimal.Decimal(5)], "expected a number, text, bytes or None"),
         (ONE, [2**63], "too large"),
     ],
 )

@@ -37,12 +37,10 @@ from .topics import settings_of
 
 FORMATS = ("ndjson", "csv", "lines")
 _BY_SUFFIX = {".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson", ".csv": "csv"}
-_PACKED: Final = {
-    "bzip2": rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", "xz": rb"\xfd7zXZ\0", "zstd": rb"\x28\xb5\x2f\xfd",
-    "lz4": rb"\x04\x22\x4d\x18", "zip": rb"PK\x03\x04", "7z": rb"7z\xbc\xaf\x27\x1c",
-    "compress": rb"\x1f\x9d",
-}  # fmt: skip
-"""How other compressed files begin, as regular expressions."""
+_PACKED: Final = re.compile(
+    rb"BZh[1-9](1AY&SY|\x17rE8P\x90)|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x04\x22\x4d\x18|PK\x03\x04|7z\xbc\xaf|\x1f\x9d"
+)
+"""How files of bzip2, xz, zstd, lz4, zip, 7z and compress begin."""
 _PIECE: Final = 1 << 20
 _CSV_FIELD_MAX = 2**31 - 1
 """The largest record of any topic; Python's default of 128 KiB is below the limit of most topics."""
@@ -104,11 +102,10 @@ class Source:
         """Whether it is a gzip file. Raises InvalidRecordError for other compressed files."""
         with self.path.open("rb") as file:
             head = file.read(10)
-        for name, magic in _PACKED.items():
-            if re.match(magic, head, re.DOTALL):
-                raise errors.InvalidRecordError(
-                    f"{self.path} is compressed ({name}); decompress it first, or compress it with gzip"
-                )
+        if _PACKED.match(head):
+            raise errors.InvalidRecordError(
+                f"{self.path} is compressed, and not with gzip; decompress it first"
+            )
         return head.startswith(b"\x1f\x8b") or (self.path.suffix.lower() == ".gz" and head != b"")
 
     def read(self, start: Position, digest: hashlib._Hash) -> Iterator[Item]:
@@ -153,13 +150,12 @@ class Source:
             left -= len(piece)
         if left:
             difference = "is shorter than what was read"
-        elif start.digest in (None, digest.hexdigest()) and start.last_crc in (
-            None,
-            zlib.crc32(last),
+        elif start.digest not in (None, digest.hexdigest()) or (
+            start.last_crc not in (None, zlib.crc32(last))
         ):
-            return last[-1:]
-        else:
             difference = "differs from what was read"
+        else:
+            return last[-1:]
         raise errors.InvalidRecordError(
             f"{self.path} {difference} up to byte {start.byte}; it was replaced or edited. Give another "
             "--source-id to ingest all of it as a new file. If a log was rotated, first ingest the renamed "
@@ -470,21 +466,18 @@ class Ingest:
 
 def _complaint(item: Item, error: str | None) -> str:
     """What is wrong with the item, and what to do."""
-    where = f"line {item.line}"
+    where, fix = f"line {item.line}", "fix the line, or skip such lines with --on-error skip"
     if item.first < item.line:
         where = f"lines {item.first} to {item.line}, which are one row of CSV"
-    if item.is_open:
-        return (
-            f"{where}: the file ends inside of it ({error or 'no line end'}), so its writer may be at work "
-            "on it; ingest again when it is complete. If the file is complete, append a line end, or the "
-            f"quote that may be missing in line {item.first}"
-        )
-    if item.first < item.line:
-        return (
-            f"{where}: {error}; add the quote that may be missing in line {item.first} (--on-error skip "
-            "skips only rows of one line)"
-        )
-    return f"{where}: {error}; fix the line, or skip such lines with --on-error skip"
+        quote = f"add the quote that may be missing in line {item.first}"
+        fix = f"{quote} (--on-error skip skips only rows of one line)"
+    if not item.is_open:
+        return f"{where}: {error}; {fix}"
+    return (
+        f"{where}: the file ends inside of it ({error or 'no line end'}), and its writer may be at work on "
+        "it; ingest again when it is complete. If the file is complete, append a line end, or the quote "
+        f"that may be missing in line {item.first}"
+    )
 
 
 def _metadata(position: Position) -> str:
