@@ -113,8 +113,8 @@ def bindable(parameters: Parameters) -> Bound:
 
 
 def _bindable(name: str, value: object) -> object:
-    """The value of a parameter; a scalar of numpy as Python's. The driver takes other buffers for BLOBs, and
-    times for texts, and so finds nothing."""
+    """The value of a parameter; a scalar of numpy as Python's. The driver takes other buffers for BLOBs,
+    and times for texts, and so finds nothing."""
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         value = value.item()
     if value is None or isinstance(value, int | float | str | bytes | bytearray | memoryview):
