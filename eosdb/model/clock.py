@@ -11,13 +11,15 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from operator import index
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from eosdb.errors import InvalidTimestampError
 
-real_ns: Final = time.perf_counter_ns
-"""Nanoseconds of the machine's own clock, to measure the disk even if a ManualClock is used."""
+real_ns: Final = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
+"""Nanoseconds of the machine's own clock, to measure the disk even if a ManualClock is used. freezegun
+replaces `time.monotonic` and `perf_counter`, but not this function: waits end."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64_MAX: Final = 2**63 - 1
 DeliverAt: TypeAlias = int | datetime
@@ -50,7 +52,7 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         """Milliseconds of a clock that never goes backwards."""
-        return time.monotonic_ns() // 1_000_000
+        return real_ns() // 1_000_000
 
     def sleep_ms(self, ms: int) -> None:
         """Wait for `ms` milliseconds."""
@@ -88,7 +90,7 @@ def nanoseconds(clock: Clock) -> Callable[[], int]:
     """Return a function that returns the clock's time in ns, for measuring intervals. Only a SystemClock is
     more precise than 1 ms."""
     if isinstance(clock, SystemClock):
-        return time.perf_counter_ns
+        return real_ns
     return lambda: clock.monotonic_ms() * 1_000_000
 
 

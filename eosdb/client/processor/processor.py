@@ -64,6 +64,8 @@ from eosdb.model.values import ConsumerRecord, TopicPartition
 from eosdb.system.signals import stopped_by_signals
 
 _POLL_MS: Final = 1_000
+_FROZEN_MS: Final = 1_000
+"""If the time of day does not move for so long (freezegun), no retry becomes due."""
 _RATES: Final = ("process", "commit")
 _PARTITION: Final = attrgetter("topic", "partition")
 _GOES_ON_AFTER: Final = (
@@ -232,15 +234,17 @@ class Processor:
     # -- the loop -------------------------------------------------------------------------------
 
     def _go_on(self, until_idle_ms: int | None) -> None:
-        busy_ms = self._clock.monotonic_ms()
+        busy_ms, moved_ms = self._clock.monotonic_ms(), 0
         wait_ms = patience_ms = _POLL_MS if until_idle_ms is None else min(_POLL_MS, until_idle_ms)
         while not self._stopping:
             worked = self._attempt(partial(self._read_and_process, wait_ms))
-            now = self._clock.monotonic_ms()
-            if worked or self._resting or self._transaction.records:
-                busy_ms, wait_ms = now, patience_ms
-            elif until_idle_ms is not None and now - busy_ms >= until_idle_ms:
-                if not self._attempt(lambda: not self._idleness.is_idle()):
+            now, time_ms = self._clock.monotonic_ms(), self._clock.time_ms()
+            if worked or self._transaction.records or (self._resting and time_ms != moved_ms):
+                busy_ms, moved_ms, wait_ms = now, time_ms, patience_ms
+            elif until_idle_ms is not None and now - busy_ms >= (
+                max(until_idle_ms, _FROZEN_MS) if self._resting else until_idle_ms
+            ):
+                if self._resting or not self._attempt(lambda: not self._idleness.is_idle()):
                     return
                 wait_ms = LOOK_EVERY_MS
         while self._lanes.running:
