@@ -210,7 +210,6 @@ def _sync_in_wal_mode(path: str) -> None:
 def _drop(path: str, patience_ms: int, writer: Writer, mark: journal.Mark) -> None:
     """Drop all tables and views of eosdb's in one commit."""
     with contextlib.closing(connect(path, patience_ms)) as connection:
-        connection.execute("PRAGMA foreign_keys=OFF")  # Allows drops in any order.
         connection.execute(f"PRAGMA synchronous={writer.durable}")
         connection.execute("BEGIN IMMEDIATE")
         try:

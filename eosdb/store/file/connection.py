@@ -74,7 +74,8 @@ def connect(
         )
     )
     try:
-        connection.execute("PRAGMA foreign_keys=ON")
+        # Like a plain connection: else a migration that rebuilds a table would delete its children.
+        connection.execute("PRAGMA foreign_keys=OFF")
         connection.execute("PRAGMA temp_store=MEMORY")
         if road.IS_PORTABLE:
             # On macOS, a plain fsync leaves data in the disk's cache.

@@ -55,6 +55,8 @@ _HARMLESS: Final = _HEADER | {
     "defer_foreign_keys", "foreign_key_check", "foreign_key_list", "index_info", "index_list",
     "index_xinfo", "integrity_check", "quick_check", "table_info", "table_list", "table_xinfo",
 }  # fmt: skip
+_KEYS: Final = "foreign_keys"
+_OFF: Final = {"0", "off", "false", "no"}
 _last: Final = threading.local()
 """`name` is the table or setting of the last rejection in this thread. SQLite's error does not name it."""
 
@@ -109,17 +111,28 @@ def sets_connection(action: int, first: str | None, second: str | None) -> bool:
     if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
         return True
     name = (first or "").lower()
-    return action == sqlite3.SQLITE_PRAGMA and second is not None and name not in _HARMLESS
+    if action != sqlite3.SQLITE_PRAGMA or second is None or name in _HARMLESS:
+        return False
+    return name != _KEYS or second.lower() not in _OFF
 
 
 def authorizer(connection: sqlite3.Connection) -> Callable[..., int]:
     """Create the authorizer for connections that run the user's own SQL. In an adopted file the user may
     set the header."""
     theirs = _HEADER if newest.of(connection).is_adopted else frozenset()
+    has_keys = False
 
     def authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
-        if action == sqlite3.SQLITE_PRAGMA and (first or "").lower() in theirs:
+        nonlocal has_keys
+        name = (first or "").lower() if action == sqlite3.SQLITE_PRAGMA else ""
+        if name in theirs:
             return sqlite3.SQLITE_OK
+        if name == _KEYS and second is not None:
+            # SQLite ignores it within a transaction, so a rebuilt table would lose its children.
+            wanted = second.lower() not in _OFF
+            has_keys = has_keys if connection.in_transaction else wanted
+            if has_keys == wanted:
+                return sqlite3.SQLITE_OK
         is_refused = may_not(action, first, second)
         named = second if action in _ON_A_SECOND_NAME else first
         _last.name = named if is_refused else None
@@ -141,7 +154,7 @@ def refused(error: BaseException | None) -> InvalidRequestError | None:
         ("" if name is None else f"{name}: ")
         + "the statement would write one of eosdb's tables, use a name reserved for eosdb (its tables and "
         f"views, and all that begin with {PREFIX}, also for temporary ones), end the transaction, or "
-        "change a setting of the connection or the file. Write records and offsets with publish and "
+        "change a setting of the connection or the file (foreign_keys: in a transaction). Write records and offsets with publish and "
         "commit_offsets, and give your own tables other names"
     )
 

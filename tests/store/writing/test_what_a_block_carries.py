@@ -41,7 +41,7 @@ HIDING = [
     "CREATE TEMP TRIGGER mine INSTEAD OF INSERT ON committed_records BEGIN SELECT 1; END",
 ]
 SETTINGS = [
-    "foreign_keys=OFF", "recursive_triggers=ON", "query_only=ON", "case_sensitive_like=ON",
+    "foreign_keys=ON", "recursive_triggers=ON", "query_only=ON", "case_sensitive_like=ON",
     "ignore_check_constraints=ON", "writable_schema=ON", "cell_size_check=ON", "read_uncommitted=ON",
     "journal_mode=DELETE", "locking_mode=EXCLUSIVE", "synchronous=OFF", "temp_store=FILE",
     "legacy_alter_table=ON", "reverse_unordered_selects=ON", "trusted_schema=OFF", "busy_timeout=0",
