@@ -17,6 +17,8 @@ from typing import Final, NoReturn
 INTERRUPTED: Final = 130
 """The exit status after Ctrl-C, as in shells: 128 plus the number of the signal."""
 _heard: Final[list[int]] = []
+_is_program: Final[list[bool]] = []
+"""Not empty if the commands are this process's program, and not called by another one."""
 
 
 def leave(*_: object) -> NoReturn:
@@ -25,18 +27,21 @@ def leave(*_: object) -> NoReturn:
 
 
 def leaving_on_interrupt() -> None:
-    """Ctrl-C ends the process at once, unless the caller ignores it (`nohup`, a shell's `&`)."""
+    """Ctrl-C ends the process at once, unless the caller ignores it (a shell's `&`)."""
+    _is_program.append(True)
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _interrupt):
         signal.signal(signal.SIGINT, leave)
 
 
 def raising_on_interrupt() -> None:
-    """Let Ctrl-C and SIGTERM raise KeyboardInterrupt, so that the command cleans up. A second Ctrl-C ends
-    the process."""
+    """Let Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt, so that the command cleans up. A second
+    Ctrl-C ends the process. Signals that the caller ignores stay ignored (a shell's `&`: Ctrl-C)."""
     if signal.getsignal(signal.SIGINT) is leave:
         signal.signal(signal.SIGINT, _interrupt)
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, _interrupt)
+    if _is_program:
+        for which in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(which) is signal.SIG_DFL:
+                signal.signal(which, _interrupt)
 
 
 def until_stopped() -> None:
@@ -57,7 +62,8 @@ def exit_status() -> int:
 
 
 def _interrupt(number: int, _: object) -> NoReturn:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # The first SIGTERM is being handled.
     _heard.append(number)
     raise KeyboardInterrupt

@@ -38,21 +38,28 @@ class Stop:
 def stopped_by_signals(
     stop: Callable[[], object], failed: Callable[[Exception, signal.Signals], object] | None = None
 ) -> Iterator[None]:
-    """During the block, call `stop` on SIGTERM and on the first SIGINT, which prints a message. A second
-    SIGINT has its usual effect. Does nothing outside of the main thread, where Python allows no handlers.
+    """During the block, call `stop` on SIGTERM, on SIGHUP if it would end the process, and on the first
+    SIGINT, which prints a message. A second SIGINT has its usual effect, and an ignored one (a shell's `&`)
+    stays ignored. Does nothing outside of the main thread, where Python allows no handlers.
 
     With `failed`: if the block raises after a signal, call `failed` with the error and the signal, and send
     the signal again. Otherwise a program that repeats a failed block would never end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {which: signal.getsignal(which) for which in (signal.SIGTERM, signal.SIGINT)}
+    watched = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        watched.append(signal.SIGHUP)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        watched.append(signal.SIGINT)
+    before = {which: signal.getsignal(which) for which in watched}
     received: list[signal.Signals] = []
     error: Exception | None = None
 
     def terminate(number: int, _: object) -> None:
         received.append(signal.Signals(number))
-        signal.signal(signal.SIGINT, before[signal.SIGINT])
+        if signal.SIGINT in before:
+            signal.signal(signal.SIGINT, before[signal.SIGINT])
         stop()
 
     def interrupt(number: int, frame: object) -> None:
@@ -61,8 +68,8 @@ def stopped_by_signals(
         with contextlib.suppress(OSError):
             os.write(_STDERR, _SAID)
 
-    signal.signal(signal.SIGTERM, terminate)
-    signal.signal(signal.SIGINT, interrupt)
+    for which in watched:
+        signal.signal(which, interrupt if which is signal.SIGINT else terminate)
     try:
         yield
     except Exception as raised:

@@ -128,16 +128,31 @@ def test_what_follows_ends_well_at_whatever_instant_it_is_stopped(
     assert (process.returncode, complaint) == (0, "")
 
 
+@pytest.mark.real_start
+@pytest.mark.parametrize(
+    ("number", "ignored"),
+    [
+        (signal.SIGINT, None),
+        (signal.SIGTERM, signal.SIGINT),  # A shell's `&` ignores SIGINT, and `nohup` SIGHUP.
+        (signal.SIGTERM, signal.SIGHUP),
+        (signal.SIGHUP, signal.SIGINT),
+    ],
+)
 def test_a_file_that_follows_is_whole_when_it_is_stopped(
-    path: Path, start: Start, tmp_path: Path
+    path: Path, start: Start, tmp_path: Path, number: signal.Signals, ignored: signal.Signals | None
 ) -> None:
     with eosdb.connect(path) as db:
         db.admin.create_topic("t")
         db.producer().send_many("t", map(str, range(100)))
+    before = ignored and signal.signal(ignored, signal.SIG_IGN)
     process = start("consume", "t", "--from-beginning", "--follow", "-o", str(tmp_path / "out"))
+    if ignored:
+        signal.signal(ignored, before)
     while not any(part.stat().st_size >= 290 for part in tmp_path.glob("out.*.part")):
         assert process.poll() is None
-    process.send_signal(signal.SIGINT)
+    if ignored:
+        process.send_signal(ignored)
+    process.send_signal(number)
     assert process.communicate() == ("", "")
     assert (process.returncode, (tmp_path / "out").read_text().split()) == (
         0, [str(number) for number in range(100)],

@@ -75,3 +75,18 @@ def test_a_handler_may_wake_a_consumer_at_any_place_of_a_poll(db_path: Path) -> 
                 consumer.poll()
             number, is_reached = number + 1, place.reached
         assert number > 20
+
+
+@pytest.mark.parametrize("ignored", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_that_the_program_ignores_stays_ignored(ignored: signal.Signals) -> None:
+    before = signal.signal(ignored, signal.SIG_IGN)
+    try:
+        stop = Stop()
+        with stopped_by_signals(stop.request):
+            signal.raise_signal(ignored)
+            assert stop._requests.empty()
+            signal.raise_signal(signal.SIGTERM)
+            stop.wait()
+        assert signal.getsignal(ignored) is signal.SIG_IGN
+    finally:
+        signal.signal(ignored, before)

@@ -154,8 +154,8 @@ def refused(error: BaseException | None) -> InvalidRequestError | None:
         ("" if name is None else f"{name}: ")
         + "the statement would write one of eosdb's tables, use a name reserved for eosdb (its tables and "
         f"views, and all that begin with {PREFIX}, also for temporary ones), end the transaction, or "
-        "change a setting of the connection or the file (foreign_keys: in a transaction). Write records and offsets with publish and "
-        "commit_offsets, and give your own tables other names"
+        "change a setting of the connection or the file (foreign_keys: in a transaction). Write records "
+        "and offsets with publish and commit_offsets, and give your own tables other names"
     )
 
 

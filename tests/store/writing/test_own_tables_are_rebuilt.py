@@ -1,4 +1,4 @@
-"""Migrations of the user's own tables lose nothing: a rebuilt table keeps its children, as on a plain engine."""
+"""A user's table that a migration rebuilds keeps its children, as on a plain engine."""
 
 from __future__ import annotations
 
