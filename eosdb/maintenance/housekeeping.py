@@ -38,6 +38,7 @@ from eosdb.store import baseline, journal, space
 from eosdb.store.baseline import Baseline, BaselineFolding
 from eosdb.store.schema.row_checksum import signed
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit, late
+from eosdb.system.signals import is_of_a_signal
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -391,6 +392,8 @@ class Housekeeper:
                 self._take_steps()
         except Exception as error:
             self._steps = None
+            if is_of_a_signal(error):
+                raise
             catalog.HOUSEKEEPING_LATER.say(file=self._core.store.path, cause=error, error=error)
         finally:
             self._lock.release()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, Self
 
 from eosdb.errors import EosdbError
+from eosdb.system.signals import is_of_a_signal
 
 
 class Closeable(ABC):
@@ -61,6 +62,8 @@ class Closing:
                 except MemoryError:
                     raise
                 except Exception as error:
+                    if is_of_a_signal(error):
+                        raise
                     self._failure = self._failure or error
                 del self._left[0]
             failure, self._failure = self._failure, None

@@ -52,6 +52,7 @@ from eosdb.store.writing.held_unit import HeldUnit
 from eosdb.store.writing.timings import Timings
 from eosdb.store.writing.unit import Apply, Unit
 from eosdb.store.writing.writer import Writer
+from eosdb.system.signals import is_of_a_signal
 
 T = TypeVar("T")
 _BLOCK: Final = (
@@ -215,12 +216,15 @@ class Store:
                     finally:
                         with contextlib.suppress(MemoryError):  # The next turn rolls back.
                             held.roll_back()
-                with contextlib.suppress(Exception):  # The unit is committed, whatever fails now.
+                try:
                     self.timings.committed(1, sync=writer.durable == "FULL")
                     writer.wrote(written_bytes)
                     writer.checkpoint_when_due()
                     self.timings.note_outcome(())
                     self.timings.ended(1)
+                except Exception as error:  # The unit is committed, whatever fails now.
+                    if is_of_a_signal(error):
+                        raise
             except EosdbError as error:
                 self.timings.note_outcome((error,))
                 raise
@@ -456,6 +460,8 @@ class Store:
             writer.checkpoint_when_due()
             self.timings.ended(len(batch))
         except (EosdbError, OSError, MemoryError) as error:
+            if is_of_a_signal(error):
+                raise
             told = self._told(error)
             inherit_doubt(told, failure)
             is_locked = isinstance(told, DatabaseLockedError)

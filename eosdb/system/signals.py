@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Any, Final
 
 _STDERR: Final = 2
 _SAID: Final = b"\nFinishing what is in hand, then stopping. Ctrl-C again aborts it now.\n"
@@ -32,6 +34,30 @@ class Stop:
             with contextlib.suppress(Empty):
                 self._requests.get(timeout=1)
                 return
+
+
+def is_of_a_signal(error: BaseException) -> bool:
+    """Whether a signal handler of the program raised the error, such as a time limit of Celery or RQ. Like
+    KeyboardInterrupt it has no other cause here, and must reach the caller."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    codes, place = (
+        {_code(signal.getsignal(each)) for each in signal.valid_signals()},
+        error.__traceback__,
+    )
+    while place is not None:
+        if place.tb_frame.f_code in codes:
+            return True
+        place = place.tb_next
+    return False
+
+
+def _code(handler: Any) -> object:
+    while isinstance(handler, partial):
+        handler = handler.func
+    if inspect.isroutine(handler):
+        return getattr(handler, "__code__", handler)
+    return getattr(type(handler).__call__, "__code__", handler) if callable(handler) else None
 
 
 @contextlib.contextmanager

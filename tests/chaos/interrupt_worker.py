@@ -1,7 +1,8 @@
 """A program that is interrupted at every instant of what it does, and goes on each time.
 
 `python -m tests.chaos.interrupt_worker FILE WORK SEED COUNT`: `WORK` is interrupted COUNT times, each
-time at another place, by chance. After each the object works, no lock is left for another database,
+time at another place, by chance: by Ctrl-C, or by the exception of a time limit (Celery, RQ).
+After each the object works, no lock is left for another database,
 and whatever had been acknowledged is there once.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
+import signal
 import sys
 import threading
 
@@ -22,6 +24,10 @@ from tests.chaos.interrupting import Interrupt
 
 TP = TopicPartition("t", 0)
 READY, FATAL = "READY", "FATAL_ERROR"
+
+
+class TimeLimit(Exception):
+    """What a signal handler of the program raises."""
 
 
 class Program:
@@ -187,9 +193,10 @@ def main() -> None:
     acknowledged, number, life = list[str](), 0, 0
     while number < count:
         at = rng.randrange(places)
-        interrupt = Interrupt(at)
+        interrupt = Interrupt(at, (KeyboardInterrupt, TimeLimit)[life % 2])
+        signal.signal(signal.SIGUSR1, interrupt._pass)  # type: ignore[arg-type]
         program, life = Program(path, life), life + 1
-        with contextlib.suppress(KeyboardInterrupt):
+        with contextlib.suppress(KeyboardInterrupt, TimeLimit):
             interrupt.run(getattr(program, work))
         gc.collect()  # An error that was translated holds its frames, and with them a block, in a cycle.
         try:

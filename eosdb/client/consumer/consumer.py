@@ -43,6 +43,7 @@ from eosdb.model.values import (
     TopicPartition,
     Value,
 )
+from eosdb.system.signals import is_of_a_signal
 
 _RATES: Final = ("records-consumed", "fetch")
 
@@ -396,9 +397,8 @@ class Consumer(Closeable, Generic[Key, Value]):
                 self.unsubscribe()
                 self._closed = True
             except Exception as error:
-                self._closed = not isinstance(
-                    error, MemoryError
-                )  # After MemoryError the program may call `close` again.
+                # After MemoryError or a signal the program may call `close` again.
+                self._closed = not (isinstance(error, MemoryError) or is_of_a_signal(error))
                 raise
 
     # -- small steps ----------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from eosdb.model.values import (
     TopicPartition,
 )
 from eosdb.native import accelerator
+from eosdb.system.signals import is_of_a_signal
 
 OnChange = Callable[[list[TopicPartition]], object]
 
@@ -197,8 +198,8 @@ class Fetcher:
                 for i in range(len(tps)):
                     tp = tps[(self._turn + i) % len(tps)]
                     limit -= self._collect_from(tp, self.cursors[tp], limit, collected)
-        except Exception:
-            if not collected:
+        except Exception as error:
+            if not collected or is_of_a_signal(error):
                 raise
         return collected
 

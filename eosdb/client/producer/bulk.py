@@ -23,6 +23,7 @@ from eosdb.model.records.scheduling import as_waiting
 from eosdb.model.records.serializing import Serializer, as_far_as_it_goes, serialized
 from eosdb.model.validation import as_headers, check_timestamp, shown
 from eosdb.model.values import Header, ProducerRecord, TopicPartition
+from eosdb.system.signals import is_of_a_signal
 
 Sendable: TypeAlias = "ProducerRecord | tuple[Any, Any] | Any"
 """A ProducerRecord, or a pair of key and value; any other object is a value."""
@@ -66,7 +67,9 @@ def lay_out(
     TypeError or an error of a serializer, InvalidRecordError, InvalidRequestError, MessageTooLargeError."""
     try:
         return _columns(given, topic, settings), None
-    except Exception:
+    except Exception as raised:
+        if is_of_a_signal(raised):
+            raise
         whole, error = as_far_as_it_goes(_columns([one], topic, settings) for one in given)
         return _columns(given[: len(whole)], topic, settings), error
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eosdb.model.words import printable, shortened
+from eosdb.system.signals import is_of_a_signal
 
 _MOST_KINDS: Final = 1_000
 _NUMBER: Final = re.compile(r"\d+")
@@ -155,7 +156,9 @@ class Notice:
             )
             if self.logger.filter(record):
                 handle(record)
-        except Exception:
+        except Exception as error:
+            if is_of_a_signal(error):
+                raise
             # As in logging's own handlers, an error is printed or ignored.
             if logging.raiseExceptions and sys.stderr is not None:
                 traceback.print_exc()

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from eosdb.errors import IllegalStateError, StorageError
@@ -170,19 +171,25 @@ _INSTRUCTIONS_A_LOOK: Final = 1_000
 def hearing(
     connection: sqlite3.Connection, look: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """Call `look` regularly while a statement in the block runs. If `look` or a signal
-    (KeyboardInterrupt) raises, the statement is interrupted and the block raises that error."""
+    """Call `look` regularly while a statement in the block runs. If `look` or a signal handler raises, the
+    statement is interrupted and the block raises that error."""
     raised: list[BaseException] = []
 
-    def look_now() -> bool:
-        try:
-            look()
-        except BaseException as error:
-            raised.append(error)
-        return bool(raised)
+    def looks() -> Iterator[bool]:
+        # A generator, because a signal that raises where a function begins would be lost in the driver.
+        while True:
+            try:
+                yield bool(raised)
+                look()
+            except GeneratorExit:
+                return
+            except BaseException as error:
+                raised.append(error)
 
+    looking = looks()
+    next(looking)
     try:
-        connection.set_progress_handler(look_now, _INSTRUCTIONS_A_LOOK)
+        connection.set_progress_handler(partial(next, looking), _INSTRUCTIONS_A_LOOK)
         yield
     except sqlite3.OperationalError as error:
         if raised:

@@ -24,6 +24,7 @@ from eosdb.errors import (
 )
 from eosdb.system.lock_file import LOCK, WRITER
 from eosdb.system.road import road
+from eosdb.system.signals import is_of_a_signal
 
 _SQLITES: Final = (("-shm", (120,)), ("", (0x40000000, 0x40000001)))
 """The bytes that SQLite locks to write: in the WAL's index (-shm) or, if there is none or with
@@ -249,6 +250,8 @@ def system_calls(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if is_of_a_signal(error):
+            raise
         raise translate_system(error, path) from error
 
 

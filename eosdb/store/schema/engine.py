@@ -14,6 +14,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from eosdb.store.file.connection import connect
 from eosdb.store.schema import guard
+from eosdb.system.signals import is_of_a_signal
 
 _POOL_SIZE: Final = 5
 
@@ -73,6 +74,8 @@ def make_engine(
 def raise_refusals(engine: Engine) -> None:
     @event.listens_for(engine, "handle_error")
     def explain(context: ExceptionContext) -> None:
+        if is_of_a_signal(context.original_exception):
+            raise context.original_exception
         refusal = guard.refused(context.original_exception)
         if refusal is not None:
             raise refusal

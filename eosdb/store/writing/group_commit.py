@@ -30,6 +30,7 @@ from eosdb.model.clock import real_ns
 from eosdb.model.threads import Fate
 from eosdb.store.file.failures import locked_error
 from eosdb.store.writing.unit import Unit
+from eosdb.system.signals import is_of_a_signal
 
 T = TypeVar("T")
 
@@ -150,9 +151,9 @@ class GroupCommit:
                 self._run_next_round()
                 if not request.done:  # An interrupted leader had not reached this request.
                     self.go_on()
-        except Exception:
+        except Exception as error:
             # After the commit, an error must not look like a failed commit.
-            if not request.done:
+            if not request.done or is_of_a_signal(error):
                 raise
         finally:
             request.is_left = True

@@ -22,6 +22,7 @@ from eosdb.events.kinds import BatchAppended, Event, MarkerWritten, TransactionS
 from eosdb.model.notices.notice import Untold
 from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.insertion import FoldedInsertion, Insertion
+from eosdb.system.signals import is_of_a_signal
 
 T = TypeVar("T")
 Parameters = Sequence[object]
@@ -317,7 +318,8 @@ class Unit:
         except sqlite3.Error:
             raise
         except Exception as error:
-            if self._connection.total_changes + self._waited != before:
+            is_changed = self._connection.total_changes + self._waited != before
+            if is_changed and not is_of_a_signal(error):
                 raise RedoCarefullyError from error
             raise
 

@@ -28,6 +28,7 @@ from eosdb.store.wal import Checkpoint, WalGrowth
 from eosdb.store.writing.group_commit import Request
 from eosdb.store.writing.timings import Timings
 from eosdb.store.writing.unit import Apply, RedoCarefullyError, Unit
+from eosdb.system.signals import is_of_a_signal
 
 _REMEMBERED_MAX: Final = 20_000
 _UNITS_PER_LOOK: Final = 16
@@ -130,6 +131,8 @@ class Writer:
         except MemoryError as error:
             raise out_of_memory() from error
         except Exception as error:
+            if is_of_a_signal(error):
+                raise
             if alone:
                 self.roll_back()
             return None, error
