@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 import eosdb
-from eosdb.cli.output import QUIET, line
+from eosdb.cli.output import FILE, QUIET, is_database, line, named_file
 from eosdb.errors import DatabaseNotFoundError, EosdbError, ReadOnlyDatabaseError
 from eosdb.model.values import Durability
-from eosdb.system.descriptors import head
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -125,8 +124,6 @@ class Session:
 pass_session = click.make_pass_decorator(Session)
 
 
-FILE: Final = "eosdb.file"
-"""The key in `Context.meta` of the file that the command line names."""
 _LOCK_TIMEOUT_MS: Final = 200
 """A command that only reads waits no longer for the write lock."""
 
@@ -166,12 +163,6 @@ def complete_names(params: Iterable[click.Parameter]) -> None:
             param.type = _Name(names)
 
 
-def named_file(ctx: click.Context) -> str | None:
-    """The path of the file from the command line (FILE or --db), or else from EOSDB_DB."""
-    path = ctx.meta.get(FILE) or ctx.find_root().params.get("path")
-    return path if isinstance(path, str) else None
-
-
 def _names_in_file(ctx: click.Context, names: Callable[[Database], Iterable[str]]) -> list[str]:
     path = named_file(ctx)
     if path is None:
@@ -189,7 +180,6 @@ def _names_in_file(ctx: click.Context, names: Callable[[Database], Iterable[str]
         logging.disable(disabled)
 
 
-_MAGIC: Final = b"SQLite format 3\0"
 FOOTER: Final = (
     "FILE is the database. --db PATH anywhere in the line, or EOSDB_DB, may name it instead."
 )
@@ -269,7 +259,7 @@ class FileCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.resilient_parsing:  # The shell is completing a command line.
             is_named = named_file(ctx) is not None or "--db" in args
-            if args and (not is_named or _is_database(args[0])):
+            if args and (not is_named or is_database(args[0])):
                 ctx.meta[FILE] = args[0]
                 return super().parse_args(ctx, args)
             return super().parse_args(ctx, [_NoFile(), *args] if is_named else args)
@@ -314,7 +304,7 @@ class FileCommand(click.Command):
         if len(words) <= max(sum(argument.required for argument in arguments) - named, 0):
             # If it is the database, another argument is missing, and the error should name that.
             is_named = behind is not None or session.path is not None
-            return bool(words) and not is_named and _is_database(words[0])
+            return bool(words) and not is_named and is_database(words[0])
         if not _could_be(words, arguments[named:]):
             if behind is not None:
                 raise click.UsageError(
@@ -331,7 +321,7 @@ class FileCommand(click.Command):
                     ctx,
                 )
             return True
-        if _is_database(words[0]):
+        if is_database(words[0]):
             raise click.UsageError(
                 f"{words[0]!r} is a database, but EOSDB_DB names {session.path!r}: write --db {words[0]!r} "
                 f"to open the first, or --db {session.path!r} before it to pass it as an argument",
@@ -367,10 +357,3 @@ def _could_be(words: Sequence[str], arguments: Sequence[click.Argument]) -> bool
         word.lstrip("-").isdecimal() or not isinstance(argument.type, click.types.IntParamType)
         for word, argument in zip(words, arguments, strict=False)
     )
-
-
-def _is_database(path: str) -> bool:
-    try:
-        return head(path, len(_MAGIC)) == _MAGIC
-    except OSError:
-        return False

@@ -27,7 +27,8 @@ import click
 from eosdb.cli.stopping import is_normal_end
 from eosdb.model.clock import SystemClock, format_time_ms
 from eosdb.model.words import decoded, duration, printable
-from eosdb.store.file.file_system import BESIDE
+from eosdb.system.descriptors import head
+from eosdb.system.lock_file import LOCK
 from eosdb.system.road import road
 
 if TYPE_CHECKING:
@@ -38,7 +39,11 @@ Report = Callable[..., None]
 """Takes the amount done, the total (None if unknown), and the number of units if amounts are in bytes."""
 QUIET: Final = "eosdb.quiet"
 FORMAT: Final = "eosdb.format"
-"""The keys in `Context.meta` that --quiet and --format set."""
+FILE: Final = "eosdb.file"
+"""The keys in `Context.meta` that --quiet, --format, and FILE or --db set."""
+_BESIDE: Final = ("", "-wal", "-shm", "-journal", LOCK, *(LOCK + each for each in road.LOCK_FILES))
+"""The suffixes of the database's files."""
+_MAGIC: Final = b"SQLite format 3\0"
 
 
 @dataclass(slots=True)
@@ -192,16 +197,28 @@ def _whole_file(path: str) -> Iterator[None]:
 def _check_is_no_database(path: str, target: str) -> None:
     """Raises UsageError for an output file that is a database, or a file that SQLite or eosdb keeps beside
     one."""
-    from eosdb.cli.file_command import _is_database, named_file
-
     own = named_file(click.get_current_context()) or ""
-    for suffix in ("", "-journal", *BESIDE):
+    for suffix in _BESIDE:
         database = target.removesuffix(suffix) if target.endswith(suffix) else target
         is_own = os.path.exists(target) and os.path.exists(own + suffix)
-        if _is_database(database) or (own and is_own and os.path.samefile(own + suffix, target)):
+        if is_database(database) or (own and is_own and os.path.samefile(own + suffix, target)):
             raise click.UsageError(
                 f"-o {path}: this is a database, or a file beside one; give another path"
             )
+
+
+def named_file(context: click.Context) -> str | None:
+    """The path of the file from the command line (FILE or --db), or else from EOSDB_DB."""
+    path = context.meta.get(FILE) or context.find_root().params.get("path")
+    return path if isinstance(path, str) else None
+
+
+def is_database(path: str) -> bool:
+    """Whether the file is there, and begins as SQLite's files do."""
+    try:
+        return head(path, len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
 
 
 def rows(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
