@@ -119,7 +119,7 @@ def test_a_repeat_is_the_same_record_and_another_one_is_out_of_order(
     due = ((HEADER, b"9999999999999"),) if waits else ()
 
     def append(record: Record, sequence: int = 0) -> dict[TopicPartition, eosdb.ProduceResult]:
-        both = [record._replace(headers=record.headers + due), REPEAT._replace(headers=due)]
+        both = [record._replace(headers=(*record.headers, *due)), REPEAT._replace(headers=due)]
         batches = {tp: RecordBatch(both, *who, sequence)}
         return db.broker.produce(batches | {TopicPartition("u", 0): RecordBatch([REPEAT])})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from eosdb.wire.handlers import APIS
+from tests.judges import years
 from tests.tidy.tree import ROOT
 
 PAGE = (ROOT / "docs/wire.md").read_text(encoding="utf-8")
@@ -22,3 +23,7 @@ def test_every_api_is_on_the_page_with_its_versions() -> None:
         api.name: f"{api.lowest}–{api.highest}" if api.lowest < api.highest else str(api.highest)
         for api in APIS.values()
     }
+
+
+def test_the_clients_by_year_are_those_of_the_judge() -> None:
+    assert years.table() in PAGE

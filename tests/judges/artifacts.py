@@ -162,9 +162,9 @@ def go_sources(module: str, version: str) -> Path:
     return Path(done.stdout.strip())
 
 
-def go_program(module: str, version: str, source: Path) -> Path:
+def go_program(module: str, version: str, source: Path, package: str = "") -> Path:
     """A program of one file that needs a module. Raises MissingError."""
-    return _go(module, version, module, source.read_text(), ["build"], ".")
+    return _go(module, version, package or module, source.read_text(), ["build"], ".")
 
 
 def go_own_test(module: str, version: str, source: Path) -> Path:

@@ -20,10 +20,11 @@ from tests.judges import (
     streams,
     suites,
     tools,
+    years,
 )
 
 _MODULES: Final = (
     java, kcat, tools, franz, python_clients, consumer_protocol, other_clients, copier, mirror, flink,
-    spark, connect, streams, suites, group_histories,
+    spark, connect, streams, suites, group_histories, years,
 )  # fmt: skip
 JUDGES: Final = [judge for module in _MODULES for judge in module.JUDGES]
