@@ -11,7 +11,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # eosdb runs this script, too, when it makes a new file.
+    # eosdb runs this script, too, when it makes a new file. decisions/0003: `records` is a rowid table.
     script = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
     for statement in script.split(";\n\n"):
         op.get_bind().exec_driver_sql(statement)
