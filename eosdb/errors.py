@@ -380,7 +380,7 @@ class CorruptDatabaseError(EosdbError):
 
 
 class SchemaOutOfDateError(EosdbError):
-    """The file has an older schema, and migrate=False or read_only=True."""
+    """The file has an older schema, and migrate=False or read_only=True; or it is of a development version."""
 
 
 class SchemaTooNewError(EosdbError):

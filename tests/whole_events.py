@@ -1,5 +1,5 @@
 """Events as whoever folds them knows them, with what their rows leave out; and files whose events say
-everything, as eosdb wrote them before schema 8."""
+everything, as a reader must also accept them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def whole_events(path: Path) -> dict[int, Event]:
 
 
 def say_everything(path: Path, until: int) -> None:
-    """Rewrite the events up to a position as they were before schema 8."""
+    """Rewrite the events up to a position as whole rows."""
     events = whole_events(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN")

@@ -9,7 +9,7 @@ are computed once.
 
 Every transaction has several events of three kinds, so their rows are lean: `detail` omits fields that can
 be derived from the row's columns or the state before the row. Writer and replay derive the same expected
-event; each field that is always written is NAMED in it. Older rows have all fields.
+event; each field that is always written is NAMED in it. A row with all fields is whole.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Fields:
         self._types = frozenset(product(*[of.json_types for of in forms.values()]))
         self.forms: Final = forms
         self.required: Final = frozenset(forms) - cls._field_defaults.keys()
-        """The fields without a default, which every row has unless it is lean."""
+        """The fields without a default; a row that lacks one is lean."""
         self._defaults = {
             name: parsed((forms[name].text or str)(default))
             for name, default in cls._field_defaults.items()
@@ -293,7 +293,6 @@ def batch(
     return _make(BatchAppended, (
         timestamp, "", 0, transactional_id, NAMED, NAMED, 1, id_, epoch,
         0 if is_transactional else NO_SEQUENCE, is_transactional, timestamp, base_offset, NAMED, NAMED,
-        True,
     ))  # fmt: skip
 
 
@@ -332,11 +331,11 @@ class _Form:
             bytes([name in self.required for name in fields.names]),
         )
         """The index of the first field, `_since`, and for each field its name as JSON, the function that
-        makes its text (None: a number), and whether rows of earlier versions always have it."""
+        makes its text (None: a number), and whether every whole row must have it."""
 
     def detail(self, event: Sequence[Any], expected: Sequence[Any]) -> str | None:
-        """The detail with the fields that are not as expected; None if none is left out that rows of
-        earlier versions always have."""
+        """The detail with the fields that are not as expected; None if none is left out that every whole row
+        must have."""
         if (module := accelerator.rows()) is not None:
             try:
                 made: str | None = module.lean(self._writer, event, expected)

@@ -2,7 +2,7 @@
 
 The projections in `log` and `coordinator` fold all materialized tables from the journal's events.
 `encoding` derives the form of rows from the classes, so a new field is added only here: last, and with a
-default for the events of existing files. Some rows omit fields that can be derived (lean rows); events in
+default for the events of earlier schemas. Some rows omit fields that can be derived (lean rows); events in
 memory always have all fields.
 """
 
@@ -56,8 +56,8 @@ class TopicDeleted(NamedTuple):
 
 class BatchAppended(NamedTuple):
     """A batch of records was appended. `base_sequence` is the sequence number without wrapping at int32
-    (-1: none). `size` is the batch's stored bytes. `crc` is the CRC-32 of the records' checksums
-    (`log.checksum`). Before schema 7, it was the CRC-32 of the content; in the first versions, -1."""
+    (-1: none). `size` is the batch's stored bytes. `crc` is the CRC-32 of the sums of the records' content
+    (`log.checksum.crc`)."""
 
     timestamp: int
     topic: str
@@ -73,8 +73,7 @@ class BatchAppended(NamedTuple):
     max_timestamp: int
     max_timestamp_offset: int
     size: int
-    crc: int = -1
-    has_checksums: bool = False
+    crc: int
 
     @property
     def last_offset(self) -> int:
@@ -106,8 +105,8 @@ class LogStartOffsetMoved(NamedTuple):
     log_start_offset: int
     size: int
     reason: str
-    cleaned_sum: int = 0
-    """The sum (`log.record_sum`) of the records below the new log start that compaction had passed."""
+    cleaned_sum: int
+    """The sum (`log.checksum.of`) of the records below the new log start that compaction had passed."""
 
 
 class LogCleaned(NamedTuple):
@@ -116,8 +115,8 @@ class LogCleaned(NamedTuple):
     `horizons` are the offsets of tombstones, and of markers without data, that no earlier pass saw;
     a pass at least `delete.retention.ms` later removes them. `expired_horizons` were removed by this pass.
     `unindexed` are timestamps removed from the time index, since no record is left for them. `passed_sum`
-    is the sum (`log.record_sum`) of the records that no earlier pass read. `removed_sum` is the
-    sum of the removed records. Both are None before schema 10.
+    is the sum (`log.checksum.of`) of the records that no earlier pass read. `removed_sum` is the sum of the
+    removed records.
     """
 
     timestamp: int
@@ -129,9 +128,9 @@ class LogCleaned(NamedTuple):
     size: int
     horizons: tuple[int, ...]
     expired_horizons: tuple[int, ...]
-    unindexed: tuple[int, ...] = ()
-    passed_sum: int | None = None
-    removed_sum: int | None = None
+    unindexed: tuple[int, ...]
+    passed_sum: int
+    removed_sum: int
 
 
 class ProducersExpired(NamedTuple):
@@ -224,9 +223,9 @@ class GroupMember(NamedTuple):
     protocols: tuple[tuple[str, str], ...]
     assignment: str
     has_joined: bool
-    client_host: str = ""
+    client_host: str
     """The client's address, for members that connect over the wire."""
-    owner_lock: int = 0
+    owner_lock: int
     """The number of the lock that the member's process holds; 0 if none (decisions/0034)."""
 
 
@@ -274,7 +273,7 @@ class ConsumerGroupMember(NamedTuple):
     target: tuple[TopicShare, ...]
     revoke_by_ms: int
     owner_lock: int
-    protocols: tuple[tuple[str, str], ...] = ()
+    protocols: tuple[tuple[str, str], ...]
     """For a classic member: its assignors, with their metadata in base64."""
 
 
@@ -377,7 +376,7 @@ class SinkBatchAppended(NamedTuple):
     timestamp: int
     sink_id: str
     batch_id: int
-    held: tuple[str, ...] = ()
+    held: tuple[str, ...]
 
 
 class SinksExpired(NamedTuple):

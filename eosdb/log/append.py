@@ -204,7 +204,7 @@ def append(
         now_ms, partition.topic, partition.partition, transactional_id, partition.partition_id,
         base_offset, batch.count, batch.producer_id, batch.producer_epoch, verdict.base_serial,
         batch.is_transactional, newest, base_offset + newest_at, batch.stored_size,
-        checksum.crc(batch.content_sums), True,
+        checksum.crc(batch.content_sums),
     ))  # fmt: skip
     expected = encoding.batch(now_ms, transactional_id, base_offset, producer)
     position = unit.record(event, expected)

@@ -50,14 +50,13 @@ SELECT "offset", checksum FROM records WHERE partition_id = ? AND "offset" >= ? 
 """
 
 
-def of(records: Iterable[tuple[int, int | None]]) -> int:
-    """Return the sum of records, given as offsets and checksums. None, from before schema 7, counts
-    as 0."""
+def of(records: Iterable[tuple[int, int]]) -> int:
+    """Return the sum of records, given as offsets and checksums."""
     # Each checksum is mixed, because plain checksums of records 1 and 4 may have the sum of 2 and 3.
     total = 0
     for offset, checksum in records:
         # The mixing function is SplitMix64.
-        mixed = ((checksum or 0) + offset * _STEP) & _BITS
+        mixed = (checksum + offset * _STEP) & _BITS
         mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _BITS
         mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _BITS
         total += mixed ^ mixed >> 31
@@ -100,32 +99,24 @@ def stored(terms: Mapping[str, str]) -> str:
 
 MARKER: Final = 0x155555555555
 """A control record's sum of content; no flipped bit turns another value into it."""
-OLD_MARKER: Final = -2
-"""A control record's sum of content before schema 7."""
-MARKERS: Final = (MARKER, OLD_MARKER)
-UNCHECKED: Final = f"CASE WHEN control IS NULL THEN NULL ELSE {OLD_MARKER} END"
+UNCHECKED: Final = f"CASE WHEN control IS NOT NULL THEN {MARKER} END"
 """SQL: CONTENT without a check."""
-_WITHOUT: Final = (
-    f"CASE WHEN checksum IS NULL AND position + 0 IS NOT NULL THEN {UNCHECKED} ELSE -1 END"
-)
-"""SQL: CONTENT for a record without a checksum. If another column is NULL, as in a missing row that an
-index names, it is a sum of no content. (SQLite would not even read a bare column declared NOT NULL.)"""
+_NONE: Final = -1
+"""The sum of no content, if a column is NULL, as in a missing row that an index names."""
 _IS_DATA: Final = "CASE WHEN control IS NULL THEN 1 WHEN control IN ('COMMIT', 'ABORT') THEN 0 END"
 """SQL: NULL for a control that eosdb never writes, which makes the check fail."""
 CONTENT: Final = (
     f"ifnull(checksum - {_GIVEN.format(**_NAMES, is_data=_IS_DATA)} - {_OTHERS.format(**_NAMES)}, "
-    f"{_WITHOUT})"
+    f"{_NONE})"
 )
-"""SQL: the sum that the row's content must have; NULL or OLD_MARKER before schema 7."""
+"""SQL: the sum that the row's content must have."""
 _ASKED: Final = {**_NAMES, "partition_id": "asked", "is_data": _IS_DATA}
 CONTENT_ASKED: Final = (
-    f"ifnull(checksum - {_GIVEN.format(**_ASKED)} - {_OTHERS.format(**_ASKED)}, {_WITHOUT})"
+    f"ifnull(checksum - {_GIVEN.format(**_ASKED)} - {_OTHERS.format(**_ASKED)}, {_NONE})"
 )
-"""CONTENT in a statement that names the requested partition `asked` (`record_rows.RANGE`). A row of
+"""CONTENT in a statement that names the requested partition `asked` (`RANGE`). A row of
 another partition, to which a damaged index may lead, does not match."""
-CONTENT_GIVEN: Final = (
-    f"ifnull((checksum & {2**_UPPER - 1}) - {_GIVEN.format(**_ASKED)}, {_WITHOUT})"
-)
+CONTENT_GIVEN: Final = f"ifnull((checksum & {2**_UPPER - 1}) - {_GIVEN.format(**_ASKED)}, {_NONE})"
 """CONTENT at half the cost, without the columns that consumers never get."""
 
 
@@ -163,11 +154,9 @@ def first_altered(
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
     headers: Sequence[str | None],
-    expected: Sequence[int | None],
-    old: int = 0,
+    expected: Sequence[int],
 ) -> int | None:
-    """Return the index of the first record whose content differs from CONTENT's sum; None if all match.
-    The first `old` records may have no sum."""
+    """Return the index of the first record whose content differs from CONTENT's sum; None if all match."""
     wanted = (
         [0 if sum_ == MARKER else sum_ for sum_ in expected] if MARKER in expected else expected
     )
@@ -176,11 +165,7 @@ def first_altered(
             return None
     except (TypeError, AttributeError):
         pass
-    if expected.count(None) + expected.count(OLD_MARKER) == len(expected) == old:
-        return None
     for i, (key, value, text, sum_) in enumerate(zip(keys, values, headers, wanted, strict=True)):
-        if i < old and sum_ in (None, OLD_MARKER):
-            continue
         try:
             if content_sums([key], [value], [text]) != [sum_]:
                 return i

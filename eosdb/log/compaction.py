@@ -161,8 +161,7 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
 # decisions/0074: an event stores sums of the passed and the removed records, so the rest can be checked.
 def _passed_sum(unit: Unit, partition: Partition, end: int) -> int:
     """Return the sum of the records that no earlier pass has counted."""
-    counted = 0 if partition.cleaned_sum is None else partition.clean_offset
-    first = max(counted, partition.log_start_offset)
+    first = max(partition.clean_offset, partition.log_start_offset)
     return checksum.between(unit, partition.partition_id, first, max(end, partition.clean_offset))
 
 

@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import NoneType
 from typing import Any, Final, NamedTuple
 
 from eosdb.errors import CorruptDatabaseError, UnknownTopicOrPartitionError
@@ -44,11 +43,8 @@ class Partition(NamedTuple):
     snapshot_offset: int
     last_aborted_offset: int
     """The last offset of the newest entry in the transaction index; -1 if there is none."""
-    checked_from: int
-    """Every record from this offset on has a checksum; -1 if none was appended since schema 7."""
-    cleaned_sum: int | None
-    """The sum (`record_sum`) of the records from the log start to the clean offset; None if compaction
-    passed some before schema 10, and none since."""
+    cleaned_sum: int
+    """The sum (`log.checksum.of`) of the records from the log start to the clean offset."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -85,8 +81,7 @@ class _PartitionMemo(Memo):
 
 
 _COLUMNS: Final = (*Partition._fields, "checksum")
-_TYPES: Final = (*[str if name == "topic" else int for name in Partition._fields[:-1]],)
-_CELLS: Final = ((*_TYPES, int), (*_TYPES, NoneType))
+_CELLS: Final = (*[str if name == "topic" else int for name in Partition._fields],)
 """Types are checked besides the checksum, because a number and its text have one checksum."""
 _FIXED: Final = ("partition_id", "topic_id", "topic", "partition")
 """The first columns, which never change."""
@@ -223,7 +218,7 @@ def _partition(row: tuple[Any, ...]) -> Partition:
     number in the row affects readers."""
     *columns, checksum = row
     partition = Partition(*columns)
-    if row_checksum(*columns) != checksum or (*map(type, columns),) not in _CELLS:
+    if row_checksum(*columns) != checksum or (*map(type, columns),) != _CELLS:
         raise CorruptDatabaseError(
             f"partitions: the row of {partition.topic_partition} does not fit its checksum; "
             "`eosdb inspect rebuild` restores it from the events, `eosdb verify` shows what else is damaged"
@@ -232,9 +227,7 @@ def _partition(row: tuple[Any, ...]) -> Partition:
 
 
 def insert(unit: Folding, partition_id: int, topic_id: int, tp: TopicPartition) -> None:
-    partition = Partition(
-        partition_id, topic_id, *tp, 0, 0, 0, -1, 0, -1, -1, -1, 0, 0, 0, -1, -1, 0
-    )
+    partition = Partition(partition_id, topic_id, *tp, 0, 0, 0, -1, 0, -1, -1, -1, 0, 0, 0, -1, 0)
     unit.execute(_INSERT, (*partition, row_checksum(*partition)))
 
 

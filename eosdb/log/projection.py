@@ -113,9 +113,6 @@ def batch_appended(unit: Folding, event: kinds.BatchAppended, position: int) -> 
         event.max_timestamp,
         event.max_timestamp_offset,
         partition.last_aborted_offset,
-        event.base_offset
-        if event.has_checksums and partition.checked_from < 0
-        else partition.checked_from,
     )
 
 
@@ -140,17 +137,7 @@ def marker_written(unit: Folding, event: kinds.MarkerWritten, position: int) -> 
             )
             last_aborted = event.offset
     end, newest = event.offset + 1, event.timestamp
-    _grow(
-        unit,
-        partition,
-        first_unstable,
-        end,
-        0,
-        newest,
-        event.offset,
-        last_aborted,
-        partition.checked_from,
-    )
+    _grow(unit, partition, first_unstable, end, 0, newest, event.offset, last_aborted)
     scheduled.decided(unit, event)
 
 
@@ -163,13 +150,12 @@ def _grow(
     max_timestamp: int,
     max_timestamp_offset: int,
     last_aborted_offset: int,
-    checked_from: int,
 ) -> None:
     """Save the partition after an append, with its new first unstable offset, and add to the sparse time
     index. An index entry (t, o) says that no record below offset o is newer than t (Kafka: TimeIndex)."""
     (
         id_, topic_id, topic, number, start, end_before, _, _, size_before, newest, newest_at, indexed,
-        pending, clean, snapshot, _, _, cleaned_sum,
+        pending, clean, snapshot, _, cleaned_sum,
     ) = partition  # fmt: skip
     if pending >= _TIME_INDEX_INTERVAL_BYTES and newest > indexed:
         unit.insert(_TIME_INDEX_ENTRY, (id_, newest, end_before))
@@ -181,18 +167,17 @@ def _grow(
     grown = tuple.__new__(Partition, (
         id_, topic_id, topic, number, start, log_end_offset, stable, first_unstable, size_before + size,
         max_timestamp, max_timestamp_offset, indexed, pending + size, clean, snapshot,
-        last_aborted_offset, checked_from, cleaned_sum,
+        last_aborted_offset, cleaned_sum,
     ))  # fmt: skip
     partition_rows.save(unit, grown)
 
 
 def log_start_offset_moved(unit: Folding, event: kinds.LogStartOffsetMoved, position: int) -> None:
     partition = partition_rows.by_id(unit, event.partition_id)
-    cleaned_sum = partition.cleaned_sum
     moved = partition._replace(
         log_start_offset=event.log_start_offset,
         size_bytes=partition.size_bytes - event.size,
-        cleaned_sum=None if cleaned_sum is None else signed(cleaned_sum - event.cleaned_sum),
+        cleaned_sum=signed(partition.cleaned_sum - event.cleaned_sum),
     )
     first, stable = moved.stability(partition.first_unstable_offset, partition.log_end_offset)
     partition_rows.save(
@@ -211,17 +196,11 @@ def log_cleaned(unit: Folding, event: kinds.LogCleaned, position: int) -> None:
     last_aborted = transaction_index.forget(
         unit, event.partition_id, event.expired_horizons, partition.last_aborted_offset
     )
-    clean_offset = max(partition.clean_offset, event.clean_offset)
-    cleaned_sum = partition.cleaned_sum
-    if event.passed_sum is None or event.removed_sum is None:
-        cleaned_sum = None if clean_offset else 0
-    else:
-        cleaned_sum = signed((cleaned_sum or 0) + event.passed_sum - event.removed_sum)
     cleaned = partition._replace(
         last_aborted_offset=last_aborted,
-        clean_offset=clean_offset,
+        clean_offset=max(partition.clean_offset, event.clean_offset),
         size_bytes=partition.size_bytes - event.size,
-        cleaned_sum=cleaned_sum,
+        cleaned_sum=signed(partition.cleaned_sum + event.passed_sum - event.removed_sum),
     )
     partition_rows.save(unit, cleaned)
     unit.executemany(

@@ -563,7 +563,6 @@ def _after(at: Baseline, due: Sequence[_Sized], rows_sum: int) -> Baseline:
         event.timestamp,
         max(at.measured_position, position),
         at.measured_bytes - measured,
-        at.checked_from,
         signed(at.rows_sum + rows_sum),
     )
 

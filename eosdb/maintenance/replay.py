@@ -112,7 +112,7 @@ def verify(
 
         try:
             events = reporting(
-                followed(journal.events(connection, altered, checked_from=at.checked_from)),
+                followed(journal.events(connection, altered)),
                 on_progress,
                 journal.last_position(connection),
             )

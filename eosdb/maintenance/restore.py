@@ -168,10 +168,8 @@ def _since(connection: sqlite3.Connection, position: int) -> dict[int, _Since]:
     found = {}
     for partition in sound(connection, "partitions", ()):
         start, clean = partition.log_start_offset, partition.clean_offset
-        missing = 0
-        if partition.cleaned_sum is not None:
-            there = checksum.between(connection, partition.partition_id, start, clean)
-            missing = signed(partition.cleaned_sum - there)
+        there = checksum.between(connection, partition.partition_id, start, clean)
+        missing = signed(partition.cleaned_sum - there)
         found[partition.partition_id] = _Since(start, missing_sum=missing)
     for partition_id, clean in connection.execute(_CLEANED, (position,)):
         found[partition_id] = found.get(partition_id, _Since())._replace(clean_offset=clean)
@@ -189,7 +187,7 @@ def _admit_losses(unit: Unit, partition: Partition, since: _Since, now_ms: int) 
         start = partition.log_end_offset if first is None else max(first, start)
     if start > partition.log_start_offset:
         there = checksum.between(unit, partition_id, start, partition.clean_offset)
-        gone = signed((partition.cleaned_sum or 0) - there - since.missing_sum)
+        gone = signed(partition.cleaned_sum - there - since.missing_sum)
         size = partition.size_bytes - _size(unit, partition_id, start)
         unit.record(LogStartOffsetMoved(*where, start, size, "restore", gone))
         partition = by_id(unit, partition_id)
@@ -204,8 +202,9 @@ def _admit_losses(unit: Unit, partition: Partition, since: _Since, now_ms: int) 
                 size=partition.size_bytes - _size(unit, partition_id, start),
                 horizons=(),
                 expired_horizons=(),
+                unindexed=(),
                 passed_sum=signed(there + since.missing_sum),
-                removed_sum=partition.cleaned_sum or 0,
+                removed_sum=partition.cleaned_sum,
             )
         )
 

@@ -4,9 +4,8 @@ SQLite's own check takes as long as a full scan. A second thread runs it at the 
 statement does not hold Python's interpreter lock.
 
 Each record row is compared with its event and with its own checksum. The checksum covers what only the row
-stores: content, timestamp and timestamp type. Records from before schema 7 have no checksum; for them the
-event has the newest timestamp, the size and a CRC of the content. If retention or compaction has removed a
-part of a batch, the rest is compared.
+stores: content, timestamp and timestamp type. If retention or compaction has removed a part of a batch, the
+rest is compared.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
-from zlib import crc32
 
 from eosdb.broker.core import Core
 from eosdb.coordinator.groups import rows as group_rows
@@ -120,9 +118,8 @@ class _Partition:
     clean_offset: int
     kept_from: int
     """The offset from which every record must be stored."""
-    checked_from: int
     size_bytes: int
-    cleaned_sum: int | None
+    cleaned_sum: int
     rows: int = 0
     size: int = 0
 
@@ -139,19 +136,18 @@ class _Partition:
             )
         if self.size != self.size_bytes:
             yield f"{where}: {self.size} bytes are stored, expected {self.size_bytes}"
-        if self.cleaned_sum is not None:
-            start, clean = self.log_start_offset, self.clean_offset
-            found = checksum.between(connection, self.partition_id, start, clean)
-            if found != self.cleaned_sum:
-                yield (
-                    f"{where} offsets {start} to {clean - 1}: the records left by compaction have the sum "
-                    f"{found}, expected {self.cleaned_sum}; a record has been altered, added or deleted"
-                )
+        start, clean = self.log_start_offset, self.clean_offset
+        found = checksum.between(connection, self.partition_id, start, clean)
+        if found != self.cleaned_sum:
+            yield (
+                f"{where} offsets {start} to {clean - 1}: the records left by compaction have the sum "
+                f"{found}, expected {self.cleaned_sum}; a record has been altered, added or deleted"
+            )
 
 
 _PARTITIONS: Final = (
     "SELECT partition_id, topic, partition, log_start_offset, log_end_offset, clean_offset, "
-    "max(log_start_offset, clean_offset), checked_from, size_bytes, cleaned_sum FROM partitions"
+    "max(log_start_offset, clean_offset), size_bytes, cleaned_sum FROM partitions"
 )
 _ENDS: Final = "SELECT partition_id, log_end_offset FROM eosdb_baseline_partitions"
 
@@ -187,12 +183,8 @@ class RecordCheck:
         if position > self._baseline:
             self._check_place(position, where)
         partition = self._partitions.get(where.partition_id)
-        # Events share a query only if all their records exist and have checksums.
-        if (
-            partition is None
-            or where.first_offset < partition.kept_from
-            or not self._has_checksums(event)
-        ):
+        # Events share a query only if all their records exist.
+        if partition is None or where.first_offset < partition.kept_from:
             self._range(position, event)
             return
         self._pending.append((position, event))
@@ -234,12 +226,6 @@ class RecordCheck:
                 f"records: {rows} rows are stored, the events account for {self._rows}"
             )
         return self.problems
-
-    def _has_checksums(self, event: BatchAppended | MarkerWritten) -> bool:
-        if isinstance(event, BatchAppended):
-            return event.has_checksums
-        partition = self._partitions.get(event.partition_id)
-        return partition is not None and 0 <= partition.checked_from <= event.offset
 
     def _look_at_pending(self) -> None:
         """Check the pending events: batches by one query of the accelerator, markers by another. If a query
@@ -301,9 +287,7 @@ class RecordCheck:
                 f"journal: the event at position {position} is not after the baseline ({self._baseline}), "
                 "and no record of it is stored; expected it to be deleted"
             )
-        is_old = not self._has_checksums(event)
-        of_all = _of_all(position, event)
-        difference = _differs(rows, first, of_all) or _altered(rows, is_old=is_old)
+        difference = _differs(rows, first, _of_all(position, event)) or _altered(rows)
         if not difference and len(rows) == last - first + 1:
             difference = _content_differs(rows, event)
         if difference:
@@ -330,11 +314,11 @@ def _differs(rows: Sequence[_Row], first: int, of_all: tuple[object, ...]) -> st
     return None
 
 
-def _altered(rows: Sequence[_Row], *, is_old: bool) -> str | None:
+def _altered(rows: Sequence[_Row]) -> str | None:
     """Describe the first row that does not match its checksum; None if all match."""
     names = ("key", "value", "headers", "content")
     keys, values, headers, sums = ([getattr(row, name) for row in rows] for name in names)
-    i = checksum.first_altered(keys, values, headers, sums, len(rows) if is_old else 0)
+    i = checksum.first_altered(keys, values, headers, sums)
     if i is None:
         return None
     return (
@@ -358,12 +342,7 @@ def _content_differs(rows: Sequence[_Row], event: BatchAppended | MarkerWritten)
             f"{size} bytes up to time {newest} are stored, expected {event.size} up to "
             f"{event.max_timestamp}"
         )
-    if event.has_checksums:
-        crc = checksum.crc([row.content for row in rows])
-    else:  # Before schema 7 it was the CRC-32 of all keys, values and headers.
-        content = ((row.key or b"", row.value or b"", (row.headers or "").encode()) for row in rows)
-        crc = crc32(b"".join(chain(*content)))
-    if event.crc >= 0 and crc != event.crc:
+    if (crc := checksum.crc([row.content for row in rows])) != event.crc:
         return (
             f"the content's CRC is {crc:08x}, expected {event.crc:08x}; a key, a value or a header has "
             "been altered"

@@ -31,8 +31,6 @@ class Baseline(NamedTuple):
     timestamp: int = 0
     measured_position: int = 0
     measured_bytes: int = 0
-    checked_from: int = 1
-    """Every event from this position on has a checksum."""
     rows_sum: int = 0
     """The sum of the checksums of all rows in the baseline's tables, to detect a missing or extra row."""
 
@@ -40,7 +38,7 @@ class Baseline(NamedTuple):
 _PROBLEMS: Final = 20
 _COLUMNS: Final = ", ".join(Baseline._fields)
 _READ: Final = f"SELECT {_COLUMNS} FROM {BASELINE_TABLE}"
-_SAVE: Final = f"UPDATE {BASELINE_TABLE} SET ({_COLUMNS}, checksum) = (?, ?, ?, ?, ?, ?, ?)"
+_SAVE: Final = f"UPDATE {BASELINE_TABLE} SET ({_COLUMNS}, checksum) = (?, ?, ?, ?, ?, ?)"
 
 
 def read(source: Unit | sqlite3.Connection) -> Baseline:

@@ -37,15 +37,12 @@ def events(
     on_altered: Callable[[int], None] | None = None,
     *,
     after: int = 0,
-    checked_from: int = 1,
 ) -> Generator[tuple[int, Event | Lean], None, None]:
     """Yield position and event for every event after a position, oldest first, with bounded memory.
-    `on_altered` is called with the position of each event with a wrong checksum. Events before position
-    `checked_from` were written before schema 7 and may have no checksum. Raises CorruptDatabaseError for a
-    row that is not an event."""
+    `on_altered` is called with the position of each event with a wrong checksum. Raises CorruptDatabaseError
+    for a row that is not an event."""
     for *row, checksum in connection.execute(_SELECT, (after,)):
-        must_fit = checksum is not None or row[0] >= checked_from
-        if on_altered is not None and must_fit and checksum != row_checksum(*row):
+        if on_altered is not None and checksum != row_checksum(*row):
             on_altered(row[0])
         yield event_of(row)
 

@@ -227,7 +227,7 @@ def columns(connection: sqlite3.Connection, view: str) -> dict[str, str]:
     ).fetchone()
     if row is not None:
         types |= {column["name"]: _JSON_TYPES[column["type"]] for column in parsed(row[0])}
-    # Typed views also compute their key as text, which views of an earlier version declare as BLOB.
+    # Typed views also compute their key as text.
     computed = "" if row is None else "TEXT"
     return {
         name: types.get(name, _PLAIN_TYPES.get(declared, declared) or computed)

@@ -65,8 +65,7 @@ CREATE TABLE partitions (
     clean_offset INT NOT NULL,
     snapshot_offset INT NOT NULL,
     last_aborted_offset INT NOT NULL,
-    checked_from INT NOT NULL,
-    cleaned_sum INT,
+    cleaned_sum INT NOT NULL,
     checksum INT NOT NULL,
     UNIQUE (topic, partition)
 ) STRICT;
@@ -317,7 +316,6 @@ CREATE TABLE eosdb_baseline (
     timestamp INT NOT NULL,
     measured_position INT NOT NULL,
     measured_bytes INT NOT NULL,
-    checked_from INT NOT NULL,
     rows_sum INT NOT NULL,
     checksum INT NOT NULL
 ) STRICT, WITHOUT ROWID;
@@ -354,8 +352,7 @@ CREATE TABLE eosdb_baseline_partitions (
     clean_offset INT NOT NULL,
     snapshot_offset INT NOT NULL,
     last_aborted_offset INT NOT NULL,
-    checked_from INT NOT NULL,
-    cleaned_sum INT,
+    cleaned_sum INT NOT NULL,
     checksum INT NOT NULL,
     UNIQUE (topic, partition)
 ) STRICT;
@@ -603,4 +600,4 @@ CREATE TRIGGER journal_refuses_delete BEFORE DELETE ON journal
     WHEN OLD.position > coalesce((SELECT position FROM eosdb_baseline), 0)
     BEGIN SELECT RAISE(ABORT, 'the journal is append only'); END;
 
-INSERT INTO eosdb_baseline VALUES (0, 0, 0, 0, 1, 0, 594581510);
+INSERT INTO eosdb_baseline VALUES (0, 0, 0, 0, 0, 1374930442);

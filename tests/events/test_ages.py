@@ -31,9 +31,7 @@ def test_a_record_may_be_older_or_newer_than_its_append(
 @pytest.mark.parametrize("age_ms", [-(2**62), -1, 0, 1, 2**53])
 def test_the_row_gives_the_event_back(age_ms: int) -> None:
     now = 10**12
-    event = BatchAppended(
-        now, "t", 0, None, 1, 5, 2, -1, -1, -1, False, now - age_ms, 6, 10, 7, True
-    )
+    event = BatchAppended(now, "t", 0, None, 1, 5, 2, -1, -1, -1, False, now - age_ms, 6, 10, 7)
     expected = batch(now, None, 5, None)
     row = read(write(event, expected))
     assert isinstance(row, Lean)

@@ -81,7 +81,7 @@ STATE_CHANGED = TransactionStateChanged(
 GROUP = GroupChanged(
     timestamp=1, group_id="g", state="Stable", protocol_type="consumer", protocol_name=None,
     generation_id=3, leader="m", deadline_ms=9,
-    members=(GroupMember("m", None, "", 10, 20, (("range", "AA=="), ("sticky", "")), "AQ==", True),),
+    members=(GroupMember("m", None, "", 10, 20, (("range", "AA=="), ("sticky", "")), "AQ==", True, "", 0),),
 )  # fmt: skip
 WRITTEN: list[tuple[Event, str]] = [
     (
@@ -111,9 +111,9 @@ WRITTEN: list[tuple[Event, str]] = [
         '"config":{"retention.ms":"5","ä":"\\""}}',
     ),
     (
-        LogCleaned(1, "t", 0, 1, 5, 2, 77, (1, 2), (), (), -9, None),
+        LogCleaned(1, "t", 0, 1, 5, 2, 77, (1, 2), (), (), -9, 3),
         '{"partition_id":1,"clean_offset":5,"removed":2,"size":77,"horizons":[1,2],'
-        '"expired_horizons":[],"unindexed":[],"passed_sum":-9,"removed_sum":null}',
+        '"expired_horizons":[],"unindexed":[],"passed_sum":-9,"removed_sum":3}',
     ),
     (
         OffsetsCommitted(1, "g", (OffsetCommit("t", 0, 5, -1, "\n"),)),

@@ -112,7 +112,7 @@ def test_a_row_that_would_pass_for_an_older_one_says_everything() -> None:
     assert read(row) == change
 
 
-BATCH = BatchAppended(9, "t", 0, "x", 1, 5, 1, 7, 2, 0, True, 9, 5, 100, 77, True)
+BATCH = BatchAppended(9, "t", 0, "x", 1, 5, 1, 7, 2, 0, True, 9, 5, 100, 77)
 USUAL = encoding.batch(9, "x", 5, eosdb.ProducerIdAndEpoch(7, 2))
 
 

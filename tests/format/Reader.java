@@ -144,8 +144,7 @@ public class Reader {
         long[] sum = {0};
         each("SELECT \"offset\", checksum FROM records WHERE partition_id = " + id + " AND \"offset\" >= "
             + start + " AND \"offset\" < " + clean, found -> sum[0] += mixed(found.getLong(1), found.getLong(2)));
-        long cleaned = row.getLong("cleaned_sum");
-        if (!row.wasNull() && cleaned != sum[0]) {
+        if (row.getLong("cleaned_sum") != sum[0]) {
             print("wrong", quoted("cleaned_sum"), where);
         }
         long[] before = {Long.MIN_VALUE};

@@ -46,7 +46,7 @@ ScramCredentialSet ScramCredentialRemoved
 WHOLE = {
     "BatchAppended": {
         "partition_id", "base_offset", "count", "producer_id", "producer_epoch", "base_sequence",
-        "is_transactional", "max_timestamp", "max_timestamp_offset", "size",
+        "is_transactional", "max_timestamp", "max_timestamp_offset", "size", "crc",
     },
     "MarkerWritten": {
         "partition_id", "offset", "producer_id", "producer_epoch", "coordinator_epoch", "control",
@@ -58,7 +58,7 @@ WHOLE = {
 }  # fmt: skip
 """The members without a default, of the kinds that may be lean."""
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "BatchAppended": {"crc": -1, "has_checksums": False},
+    "BatchAppended": {},
     "MarkerWritten": {},
     "TransactionStateChanged": {"next_producer_id": -1, "transaction_version": 1},
 }
@@ -270,7 +270,7 @@ class Reader:
             return usual | members
         in_transaction = transactional_id is not None
         usual |= {"count": 1, "base_sequence": 0 if in_transaction else -1}
-        usual |= {"is_transactional": in_transaction, "has_checksums": True}
+        usual["is_transactional"] = in_transaction
         usual["max_timestamp"] = timestamp - members.pop("age_ms", 0)
         usual["max_timestamp_offset"] = members["base_offset"]
         return usual | members
@@ -467,7 +467,7 @@ class Reader:
 
     def of_partition(
         self, partition_id: int, topic: str, partition: int, start: int, end: int, stable: int,
-        clean: int, size: int, cleaned_sum: int | None, last_aborted: int,
+        clean: int, size: int, cleaned_sum: int, last_aborted: int,
     ) -> Iterator[list[Any]]:  # fmt: skip
         where = [topic, partition]
         log = self.partitions.get(partition_id)
@@ -489,7 +489,7 @@ class Reader:
             yield ["wrong", "rows", where]
         if found != size:
             yield ["wrong", "size_bytes", where]
-        if cleaned_sum is not None and signed(sum_) != cleaned_sum:
+        if signed(sum_) != cleaned_sum:
             yield ["wrong", "cleaned_sum", where]
         before = None
         for last, previous in self.rows(

@@ -199,7 +199,7 @@ def test_whatever_cell_is_damaged_what_is_served_is_right(
 def test_offsets_equal_what_was_asked_for_or_rise_within_it(
     offsets: list[int | None], clean_offset: int, sound: int
 ) -> None:
-    partition = Partition(1, 1, "t", 0, 0, 10, 10, -1, 0, -1, -1, -1, 0, clean_offset, 0, -1, 0, 0)
+    partition = Partition(1, 1, "t", 0, 0, 10, 10, -1, 0, -1, -1, -1, 0, clean_offset, 0, -1, 0)
     assert row_check.sound(partition, offsets, 3, 10) == sound
 
 

@@ -11,7 +11,6 @@ import pytest
 import eosdb
 from eosdb import BrokerConfig, ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.log import checksum
-from eosdb.store.schema.row_checksum import row_checksum
 from tests.maintenance.everything import changing
 
 pytestmark = pytest.mark.slow
@@ -106,8 +105,8 @@ def test_the_sum_is_of_sets_and_no_two_sets_have_the_same() -> None:
     }
     assert len(sums) == 1 << 12
     assert len({checksum.of(order) for order in permutations(records[:5])}) == 1
-    assert checksum.of([(0, None)]) == checksum.of([(0, 0)]) == 0
-    assert checksum.of([(1, None)]) == 0xE220A8397B1DCDAF - 2**64, "SplitMix64's first number"
+    assert checksum.of([(0, 0)]) == 0
+    assert checksum.of([(1, 0)]) == 0xE220A8397B1DCDAF - 2**64, "SplitMix64's first number"
 
 
 def test_what_was_missing_stays_missing_when_compaction_passes_again(
@@ -164,29 +163,3 @@ def test_a_restored_file_admits_what_compaction_took_since_and_nothing_else(
             assert problems(target) == () or lost
             cut_before = back < position
             assert cut_before or bool(problems(target)) == lost
-
-
-def test_a_file_of_an_earlier_schema_has_the_sum_from_its_next_pass_on(
-    path: Path, clock: ManualClock
-) -> None:
-    """Its events do not say what was removed, so the sizes alone tell of what is gone."""
-    with changing(path) as connection:
-        connection.execute(
-            "UPDATE journal SET detail = json_remove(detail, '$.passed_sum', '$.removed_sum'), "
-            "checksum = NULL WHERE kind = 'LogCleaned'"
-        )
-        connection.create_function("row_checksum", -1, row_checksum)
-        connection.execute(
-            "UPDATE eosdb_baseline SET checked_from = 99, checksum = row_checksum(0, 0, 0, 0, 99, 0)"
-        )
-    with opened(path, clock) as db:
-        db.rebuild()
-        ((sum_,),) = db.query("SELECT cleaned_sum FROM partitions").rows
-        assert sum_ is None
-        clock.advance(10)
-        db.housekeeping()
-        ((sum_,),) = db.query("SELECT cleaned_sum FROM partitions").rows
-        assert sum_ is not None
-    with sqlite3.connect(path, isolation_level=None) as connection:
-        connection.execute('DELETE FROM records WHERE "offset" = 9')
-    assert any("the records left by compaction" in problem for problem in problems(path))

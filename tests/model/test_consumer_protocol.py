@@ -3,7 +3,6 @@ write and read."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -90,13 +89,6 @@ def test_the_assignments_of_other_leaders_are_read(version: int) -> None:
         user_data=b"mine",
     ).encode()
     assert decode_assignment(bytes(written)) == (T0, T1)
-
-
-def test_what_members_of_older_files_told_is_read() -> None:
-    told = {"topics": ["t", "u"], "owned": {"t": [1, 0]}, "generation": 7}
-    assert decode_subscription(json.dumps(told).encode()) == Subscription(("t", "u"), (T0, T1), 7)
-    assert decode_assignment(b'{"t":[0,1]}') == (T0, T1)
-    assert decode_assignment(b"{}") == ()
 
 
 @given(st.binary(max_size=60), st.integers(0, 3))

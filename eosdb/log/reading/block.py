@@ -23,7 +23,7 @@ from eosdb.log import transaction_index
 from eosdb.log.checksum import (
     CONTENT_ASKED,
     CONTENT_GIVEN,
-    MARKERS,
+    MARKER,
     SHOWN,
     STORED,
     UNCHECKED,
@@ -69,9 +69,8 @@ def read_whole(
     `max_bytes`, if anything is unusual, or if the accelerator cannot make them. Batches need not reach
     `stop`: they have at least one record, and otherwise as many as fit into `max_bytes`."""
     module = accelerator.rows()
-    # The accelerator needs every row from `start` on, with a checksum.
-    whole_from = max(partition.clean_offset, partition.log_start_offset, partition.checked_from)
-    if module is None or partition.checked_from < 0 or start < whole_from:
+    # The accelerator needs every row from `start` on.
+    if module is None or start < max(partition.clean_offset, partition.log_start_offset):
         return None
     partition_id = partition.partition_id
     if not want.is_data:
@@ -261,8 +260,8 @@ def _by_row(
     if check_crcs:
         count, end = row_check.checked(partition, rows, contents, start, stop, exhausted=exhausted)
         rows, contents = Rows._make(column[:count] for column in rows), contents[:count]
-    if want.is_data and not set(MARKERS).isdisjoint(contents):
-        rows = rows.only([content not in MARKERS for content in contents])
+    if want.is_data and MARKER in contents:
+        rows = rows.only([content != MARKER for content in contents])
     return rows, end
 
 

@@ -83,7 +83,7 @@ def sound(partition: Partition, offsets: Sequence[Any], start: int, end: int) ->
 def checked(
     partition: Partition,
     rows: Rows,
-    contents: Sequence[int | None],
+    contents: Sequence[int],
     offset: int,
     end: int,
     *,
@@ -95,13 +95,9 @@ def checked(
     CorruptRecordError if the first row is bad."""
     offsets = rows.offset
     count = sound(partition, offsets, offset, end)
-    # Records older than schema 7 have no checksum.
-    old = count
-    if partition.checked_from >= 0:
-        old = bisect_left(offsets[:count], partition.checked_from)
     altered = checksum.first_altered(
-        rows.key[:count], rows.value[:count], rows.headers[:count], contents[:count], old
-    )  # fmt: skip
+        rows.key[:count], rows.value[:count], rows.headers[:count], contents[:count]
+    )
     if altered is not None:
         if altered == 0:
             raise damaged(partition, offsets[0])

@@ -1,8 +1,7 @@
 """The opaque bytes of consumer groups: subscriptions and assignments (Kafka: ConsumerProtocol).
 
 A member joins with a `Subscription`, and the leader sends each member its partitions. Both have the
-encoding of Kafka's clients, so these can be members of the same group (decisions/0029). The JSON of earlier
-versions of eosdb is also decoded.
+encoding of Kafka's clients, so these can be members of the same group (decisions/0029).
 
 The transactional ids of large `append_once` calls and of processors show that their owner holds a lock. The
 id and the epoch determine the lock's number. An `append_once` holds the lock of its epoch, because the next
@@ -15,9 +14,8 @@ import hashlib
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
 
 SINK: Final = "__eosdb.sink:"
@@ -52,8 +50,6 @@ PROTOCOL_TYPE: Final = "consumer"
 _VERSION: Final = 3
 """The version read and written. Later versions only append fields, which are ignored."""
 _NO_RACK: Final = struct.pack(">h", -1)
-_JSON: Final = b"{"
-"""The first byte of JSON from older members. Read as binary, the version would be at least 31,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +78,13 @@ class Subscription:
 def decode_subscription(data: bytes) -> Subscription:
     """Decode a subscription. Raises ValueError for other bytes."""
     try:
-        if data.startswith(_JSON):
-            return _subscription_in_json(parsed(data))
         reader = Reader(data)
         version = reader.version()
         topics = tuple([reader.string() for _ in range(reader.count())])
         user_data = reader.data()
         owned = reader.partitions() if version >= 1 else ()
         return Subscription(topics, owned, reader.int32() if version >= 2 else -1, user_data)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"not a subscription: {data[:80]!r}") from error
 
 
@@ -103,12 +97,10 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     if not data:
         return ()
     try:
-        if data.startswith(_JSON):
-            return _partitions_in_json(parsed(data))
         reader = Reader(data)
         reader.version()
         return reader.partitions()
-    except (TypeError, AttributeError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"not an assignment: {data[:80]!r}") from error
 
 
@@ -182,14 +174,3 @@ def _string(text: str) -> bytes:
 
 def _bytes(data: bytes | None) -> bytes:
     return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
-
-
-def _subscription_in_json(fields: dict[str, Any]) -> Subscription:
-    topics = tuple(str(topic) for topic in fields["topics"])
-    return Subscription(topics, _partitions_in_json(fields["owned"]), int(fields["generation"]))
-
-
-def _partitions_in_json(by_topic: dict[str, list[int]]) -> tuple[TopicPartition, ...]:
-    return tuple(
-        sorted(TopicPartition(topic, int(p)) for topic, found in by_topic.items() for p in found)
-    )

@@ -60,7 +60,7 @@ SELECT
     CASE
         WHEN json_extract(j.detail, '$.to_state') IN ('Empty', 'CompleteCommit', 'CompleteAbort')
             THEN '[]'
-        -- Events from before schema 8 say everything.
+        -- An event that names both is whole.
         WHEN json_type(j.detail, '$.groups') IS NOT NULL
             AND json_type(j.detail, '$.timeout_ms') IS NOT NULL
             THEN json_extract(j.detail, '$.partitions')
