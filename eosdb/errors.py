@@ -380,7 +380,7 @@ class CorruptDatabaseError(EosdbError):
 
 
 class SchemaOutOfDateError(EosdbError):
-    """The file has an older schema, and migrate=False or read_only=True; or it is of a development version."""
+    """The file has an older schema, and migrate=False or read_only=True; or one from before 1.0."""
 
 
 class SchemaTooNewError(EosdbError):

@@ -334,8 +334,8 @@ class _Form:
         makes its text (None: a number), and whether every whole row must have it."""
 
     def detail(self, event: Sequence[Any], expected: Sequence[Any]) -> str | None:
-        """The detail with the fields that are not as expected; None if none is left out that every whole row
-        must have."""
+        """The detail with the fields that are not as expected; None if none is left out that every whole
+        row must have."""
         if (module := accelerator.rows()) is not None:
             try:
                 made: str | None = module.lean(self._writer, event, expected)

@@ -50,13 +50,14 @@ SELECT "offset", checksum FROM records WHERE partition_id = ? AND "offset" >= ? 
 """
 
 
-def of(records: Iterable[tuple[int, int]]) -> int:
-    """Return the sum of records, given as offsets and checksums."""
+def of(records: Iterable[tuple[int, int | None]]) -> int:
+    """Return the sum of records, given as offsets and checksums. A damaged row may have none: None counts
+    as 0."""
     # Each checksum is mixed, because plain checksums of records 1 and 4 may have the sum of 2 and 3.
     total = 0
     for offset, checksum in records:
         # The mixing function is SplitMix64.
-        mixed = (checksum + offset * _STEP) & _BITS
+        mixed = ((checksum or 0) + offset * _STEP) & _BITS
         mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _BITS
         mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _BITS
         total += mixed ^ mixed >> 31

@@ -39,8 +39,8 @@ def events(
     after: int = 0,
 ) -> Generator[tuple[int, Event | Lean], None, None]:
     """Yield position and event for every event after a position, oldest first, with bounded memory.
-    `on_altered` is called with the position of each event with a wrong checksum. Raises CorruptDatabaseError
-    for a row that is not an event."""
+    `on_altered` is called with the position of each event with a wrong checksum. Raises
+    CorruptDatabaseError for a row that is not an event."""
     for *row, checksum in connection.execute(_SELECT, (after,)):
         if on_altered is not None and checksum != row_checksum(*row):
             on_altered(row[0])

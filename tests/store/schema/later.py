@@ -1,5 +1,6 @@
-"""A later eosdb: a copy of the package with a revision 0002, run in a process of its own. The revision adds
-a column to a materialized table and to its copy in the baseline, and changes rows of both."""
+"""A later eosdb: a copy of the package with a revision 0002, run in a process of its own. An event gets a
+member, which events of schema 1 lack; a materialized table and its copy in the baseline get its column; and
+the revision changes rows of both."""
 
 from __future__ import annotations
 
@@ -75,9 +76,17 @@ PLANTED: Final = {
         "_ALONE_WITHIN_MS: Final = 2_000",
         "_ALONE_WITHIN_MS: Final = int(os.environ.get('ALONE_WITHIN_MS', 2_000))",
     ),
+    "events/kinds.py": (
+        "    partitions: int\n    config: dict[str, str]\n",
+        "    partitions: int\n    config: dict[str, str]\n    colour: str = 'red'\n",
+    ),
     "log/projection.py": (
-        "(topic_id, topic, partitions, config, created_time) VALUES (?, ?, ?, ?, ?)",
-        "(topic_id, topic, partitions, config, created_time, colour) VALUES (?, ?, ?, ?, ?, 'red')",
+        "config, created_time) VALUES (?, ?, ?, ?, ?)",
+        "config, created_time, colour) VALUES (?, ?, ?, ?, ?, ?)",
+    ),
+    "log/projection.py ": (
+        '            event.timestamp,\n        ),\n    )\n    set_counter(unit, "topic_id"',
+        '            event.timestamp, event.colour,\n        ),\n    )\n    set_counter(unit, "topic_id"',
     ),
 }
 """What the next version's author would change beside the revision."""
@@ -101,7 +110,7 @@ def make_package(folder: Path) -> Path:
     ignored = shutil.ignore_patterns("__pycache__", "integrations", "wire", "testing")
     shutil.copytree(ROOT / "eosdb", folder / "eosdb", ignore=ignored)
     for name, (quoted, changed) in PLANTED.items():
-        path = folder / "eosdb" / name
+        path = folder / "eosdb" / name.strip()
         text = path.read_text(encoding="utf-8")
         assert text.count(quoted) == 1, name
         path.write_text(text.replace(quoted, changed), encoding="utf-8")

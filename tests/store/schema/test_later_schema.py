@@ -1,5 +1,5 @@
-"""The way from 1.0 to 1.1: a planted revision 0002 (later.py) upgrades a file of schema 1, and the program of
-1.0 refuses or reads the file as its `read_version` says (decision 72)."""
+"""The way from 1.0 to 1.1: a planted revision 0002 (later.py) upgrades a file of schema 1, and the program
+of 1.0 refuses or reads the file as its `read_version` says (decision 72)."""
 
 from __future__ import annotations
 
