@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import sqlite3
@@ -226,7 +227,15 @@ def test_who_does_not_check_reads_what_is_there(path: Path) -> None:
 
 def test_a_record_that_has_lost_its_checksum_is_damaged(path: Path) -> None:
     """A flipped bit in a row's header makes SQLite leave out its last columns."""
+    declared = ("checksum INT NOT NULL", "checksum INT")
+    redeclare = "UPDATE sqlite_master SET sql = replace(sql, '{}', '{}') WHERE name = 'records'"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute(redeclare.format(*declared))
     change(path, f'UPDATE records SET checksum = NULL WHERE {DATA} AND "offset" = 3')
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute(redeclare.format(*reversed(declared)))
     with (
         pytest.raises(CorruptRecordError, match="t-0: the record at offset 3"),
         eosdb.connect(path, read_only=True) as db,
