@@ -25,7 +25,7 @@ from eosdb.log.reading import lag
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from eosdb.model.reports import Diagnosis, GroupPartition, GroupReport, OpenTransaction
 from eosdb.model.validation import check_text, check_topic_partition
-from eosdb.model.values import GroupState, TopicPartition
+from eosdb.model.values import GroupState, OffsetAndMetadata, TopicPartition
 
 _COLUMNS: Final = (
     "topic", "partition", "producer_id", "producer_epoch", "coordinator_epoch", "start_offset",
@@ -130,7 +130,7 @@ def group_report(
     stored = group_rows.load(connection, group_id)
     group = None if stored is None else foresight.group(stored)
     committed = {
-        TopicPartition(topic, number): (offset, metadata)
+        TopicPartition(topic, number): OffsetAndMetadata(offset, metadata)
         for topic, number, offset, metadata in connection.execute(
             "SELECT topic, partition, committed_offset, metadata FROM group_offsets "
             "WHERE group_id = ?",
@@ -149,17 +149,17 @@ def group_report(
         partition = partition_rows.find(connection, tp)
         if partition is None:
             continue
-        offset, metadata = committed.get(tp, (-1, ""))
+        at = committed.get(tp, OffsetAndMetadata(-1))
         reader = assigned.get(tp)
         reports.append(
             GroupPartition(
                 group_id=group_id,
                 topic=tp.topic,
                 partition=tp.partition,
-                committed_offset=offset,
-                metadata=metadata,
+                committed_offset=at.offset,
+                metadata=at.metadata,
                 log_end_offset=partition.log_end_offset,
-                lag=lag.measure(connection, partition, offset, read_committed=True),
+                lag=lag.of_group(connection, partition, at),
                 pending=tuple(pending.get(tp, ())),
                 member_id=None if reader is None else reader.member_id,
                 client_id=None if reader is None else reader.client_id,

@@ -16,6 +16,7 @@ from eosdb.events.kinds import GroupConfigAltered
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import by_time
+from eosdb.model import finished
 from eosdb.model.config import INT64_MAX
 from eosdb.model.reports import GroupReport, OffsetReset
 from eosdb.model.requests import OffsetCommit
@@ -178,6 +179,10 @@ def reset_offsets(
         offsets = {
             TopicPartition(it.topic, it.partition): OffsetAndMetadata(it.after) for it in resets
         }
+        if to_earliest:  # Everything is read again, also what is finished beyond the offset.
+            for tp, standing in group_offsets.fetch(unit.connection, group_id, tps).items():
+                if finished.is_processors(standing.metadata):
+                    offsets[tp] = finished.from_here(offsets[tp])
         request = OffsetCommit(group=ConsumerGroupMetadata(group_id), offsets=offsets)
         commit_offsets(core, unit, request, checked(request))
         return resets

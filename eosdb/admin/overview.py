@@ -34,7 +34,7 @@ from eosdb.model.overview import (
 from eosdb.model.protocol.consumer_protocol import OWNED_BY
 from eosdb.model.records.failure_headers import DUE, NEVER, replay_group, replayed_beyond
 from eosdb.model.topic_config import MOVED_TO, MOVING_TO
-from eosdb.model.values import RELAY_GROUPS, GroupState, TopicPartition
+from eosdb.model.values import RELAY_GROUPS, GroupState, OffsetAndMetadata, TopicPartition
 from eosdb.store import journal, wal
 from eosdb.store.file.failures import describe_writer
 from eosdb.store.file.open_files import size_of
@@ -240,12 +240,15 @@ def _groups(
     foresight: Foresight,
     may_see: Callable[[str, str], bool],
 ) -> Iterator[GroupFigures]:
-    standing: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    standing: defaultdict[str, dict[TopicPartition, OffsetAndMetadata]] = defaultdict(dict)
     committed_ms: dict[tuple[str, TopicPartition], int] = {}
-    for group_id, topic, number, offset, time_ms in connection.execute(
-        "SELECT group_id, topic, partition, committed_offset, commit_timestamp FROM group_offsets"
+    for group_id, topic, number, offset, metadata, time_ms in connection.execute(
+        "SELECT group_id, topic, partition, committed_offset, metadata, commit_timestamp "
+        "FROM group_offsets"
     ):
-        standing[group_id][tp := TopicPartition(topic, number)] = offset
+        standing[group_id][tp := TopicPartition(topic, number)] = OffsetAndMetadata(
+            offset, metadata
+        )
         committed_ms[group_id, tp] = time_ms
     known_groups = group_rows.load_all(connection)
     names = {p.topic_id: p.topic for p in partitions}
@@ -261,12 +264,12 @@ def _groups(
         groups[group_id] = group = known_groups.get(group_id)
         # An assigned partition without a committed offset counts as unread.
         begins = diagnosis.readers(group, names).keys() | pending[group_id]
-        standing[group_id] = dict.fromkeys(begins, -1) | standing[group_id]
+        standing[group_id] = dict.fromkeys(begins, OffsetAndMetadata(-1)) | standing[group_id]
     numbers = {p.topic_partition: p.partition_id for p in partitions}
     starts: dict[int, int] = {}
-    for tp, offset in (one for group_id in groups for one in standing[group_id].items()):
+    for tp, at in (one for group_id in groups for one in standing[group_id].items()):
         if (number := numbers.get(tp)) is not None:
-            starts[number] = min(offset, starts.get(number, offset))
+            starts[number] = min(at.offset, starts.get(number, at.offset))
     tails = lag.tails(connection, starts)
     found = [
         GroupFigures(
@@ -274,8 +277,8 @@ def _groups(
             state=(GroupState.EMPTY if group is None else group.state).value,
             members=0 if group is None else len(group.members),
             positions=tuple(
-                GroupPosition(*tp, offset, tails[numbers[tp]].behind(offset))
-                for tp, offset in sorted(standing[group_id].items())
+                GroupPosition(*tp, at.offset, tails[numbers[tp]].behind(at))
+                for tp, at in sorted(standing[group_id].items())
                 if tp in numbers
             ),
             due=() if stored is None else foresight.of_group(stored),

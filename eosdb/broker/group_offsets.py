@@ -144,7 +144,8 @@ def commit_offsets(
     unknown = GroupIdNotFoundError(f"there is no group {group_id!r}")
     now_ms = rules.clock.time_ms()
     check_committer(unit, request.group, now_ms, unknown, is_transactional=False)
-    kept, errors = short_enough(rules, request, left, errors)
+    settled = group_offsets.settled(unit, group_id, left)
+    kept, errors = short_enough(rules, request, settled, errors)
     if kept:
         unit.record(OffsetsCommitted(timestamp=now_ms, group_id=group_id, offsets=kept))
     return errors

@@ -120,7 +120,8 @@ def txn_offset_commit(core: Core, request: requests.TxnOffsetCommit) -> Write[Of
         groups = frozenset((group.group_id,))
         transaction_rows.join(unit, transactional_id, identity, version, now, groups=groups)
         check_committer(unit, group, now, unknown, is_transactional=True)
-        kept, errors = short_enough(core, request, left, errors)
+        settled = group_offsets.settled(unit, group.group_id, left)
+        kept, errors = short_enough(core, request, settled, errors)
         unit.record(
             TxnOffsetsCommitted(
                 timestamp=now,

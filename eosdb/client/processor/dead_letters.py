@@ -149,7 +149,8 @@ class _Progress:
 
     def __init__(self, committed: OffsetAndMetadata | None) -> None:
         self._below = 0 if committed is None else committed.offset
-        self._beyond = replayed_beyond("" if committed is None else committed.metadata)
+        beyond = replayed_beyond("" if committed is None else committed.metadata)
+        self._beyond = {offset for offset in beyond if offset >= self._below}
 
     def has(self, offset: int) -> bool:
         return offset < self._below or offset in self._beyond

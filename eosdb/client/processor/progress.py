@@ -1,21 +1,15 @@
 """A partition's progress: which of its records are complete, and its form as a committed offset.
 
-Records may complete out of order: a batch skips retries of other groups at once. The committed offset is
-that of the lowest unfinished record. Its metadata has the offset after the highest complete record, and the
-distances of the other unfinished ones. `eosdb 40 2 5` at offset 30 says: 30, 32 and 37 are unfinished, all
-others below 40 are complete.
+Records may complete out of order. The committed offset is that of the lowest unfinished record, and its
+metadata names the other unfinished ones (eosdb/model/finished.py).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
-from typing import Final
 
+from eosdb.model import finished
 from eosdb.model.values import OffsetAndMetadata
-
-_METADATA: Final = re.compile(r"eosdb (\d+)((?: \d+)*)", re.ASCII)
 
 
 class Progress:
@@ -24,13 +18,14 @@ class Progress:
     __slots__ = ("_done", "_end", "_left", "_unfinished", "_unread")
 
     def __init__(self, committed: OffsetAndMetadata | None = None) -> None:
-        self._done, self._left = done_and_left(committed)
+        end, self._left = finished.read(committed or OffsetAndMetadata(0))
+        self._done = range(committed.offset if committed else 0, end)
         """The range with records of earlier transactions, and the offsets that these left unfinished."""
         self._unread: Sequence[int] = self._left
         self._unfinished: dict[int, None] = {}
         """The offsets that were taken and are not complete, in order."""
         self._end = self._done.stop
-        """The offset after the highest complete record."""
+        """The offset after the highest complete record. Below, all that are not taken need nothing."""
 
     def was_complete(self, offset: int) -> bool:
         """Whether a transaction has completed this record, which the committed offset has not passed."""
@@ -45,7 +40,11 @@ class Progress:
     def complete(self, offsets: Sequence[int]) -> None:
         for offset in offsets:
             del self._unfinished[offset]
-        self._end = max(self._end, offsets[-1] + 1)
+        self.pass_by(offsets[-1])
+
+    def pass_by(self, offset: int) -> None:
+        """Note that the records up to this offset which are not taken need nothing."""
+        self._end = max(self._end, offset + 1)
 
     def lowest(self) -> int | None:
         """The lowest offset that was taken and is not complete."""
@@ -57,20 +56,10 @@ class Progress:
 
     def as_offset(self) -> OffsetAndMetadata:
         below = [each for each in (*self._unfinished, *self._unread) if each < self._end]
-        if not below:
-            return OffsetAndMetadata(self._end)
-        distances = "".join(f" {after - before}" for before, after in pairwise(below))
-        return OffsetAndMetadata(below[0], f"eosdb {self._end}{distances}")
+        lowest = below[0] if below else self._end
+        return OffsetAndMetadata(lowest, finished.text(self._end, below))
 
 
 def is_complete(committed: OffsetAndMetadata, offset: int) -> bool:
     """Whether the record is complete according to a committed offset of its partition."""
     return offset < committed.offset or Progress(committed).was_complete(offset)
-
-
-def done_and_left(committed: OffsetAndMetadata | None) -> tuple[range, list[int]]:
-    found = committed and _METADATA.fullmatch(committed.metadata)
-    if not committed or not found:
-        return range(0), []
-    left = list(accumulate(map(int, found[2].split()), initial=committed.offset))
-    return range(committed.offset, int(found[1])), left

@@ -26,6 +26,7 @@ from eosdb.events.kinds import (
     TopicDeleted,
     TxnOffsetsCommitted,
 )
+from eosdb.model import finished
 from eosdb.model.config import INT32_MAX, BrokerConfig
 from eosdb.model.requests import OffsetErrors
 from eosdb.model.validation import check_int, check_mapping, check_text, check_topic_partition
@@ -78,8 +79,14 @@ _END_PENDING: Final = Statement("DELETE FROM {pending_group_offsets} WHERE produ
 _END_RETENTION: Final = Statement(
     "UPDATE {group_offsets} SET retain_from = NULL WHERE group_id = ? AND retain_from IS NOT NULL"
 )
+# decisions/0093: a processor's offsets do not expire, because its results would be doubled.
 _BEGIN_RETENTION: Final = Statement(
-    "UPDATE {group_offsets} SET retain_from = max(commit_timestamp, ?) WHERE group_id = ?"
+    "UPDATE {group_offsets} SET retain_from = max(commit_timestamp, ?) "
+    f"WHERE group_id = ? AND NOT metadata GLOB '{finished.GLOB}'"
+)
+_STANDING: Final = (
+    "SELECT committed_offset, metadata FROM group_offsets "
+    "WHERE group_id = ? AND topic = ? AND partition = ?"
 )
 _HAS_MEMBERS: Final = Statement("SELECT 1 FROM {groups} WHERE group_id = ? AND state <> ?")
 _FORGET: Final = (
@@ -142,12 +149,30 @@ def passed(items: Iterable[P], errors: OffsetErrors) -> tuple[P, ...]:
 
 def check_metadata(commit: OffsetCommit, config: BrokerConfig) -> None:
     """Raise OffsetMetadataTooLargeError if the metadata is longer than the broker accepts."""
-    size = len(commit.metadata.encode())
-    if size > config.offset_metadata_max_bytes:
+    size, most = len(commit.metadata.encode()), config.offset_metadata_max_bytes
+    if size > most and not (size <= finished.SIZE_MAX and finished.is_processors(commit.metadata)):
         raise OffsetMetadataTooLargeError(
             f"{commit.topic}-{commit.partition}: the metadata has {size} bytes, "
-            f"offset.metadata.max.bytes is {config.offset_metadata_max_bytes}"
+            f"offset.metadata.max.bytes is {most}"
         )
+
+
+def settled(unit: Unit, group_id: str, commits: Iterable[OffsetCommit]) -> list[OffsetCommit]:
+    """The commits as they are stored: with what the group has finished beyond their offsets."""
+    return [_settled(unit, group_id, commit) for commit in commits]
+
+
+def _settled(unit: Unit, group_id: str, commit: OffsetCommit) -> OffsetCommit:
+    if finished.is_processors(commit.metadata):
+        return commit
+    row = unit.execute(_STANDING, (group_id, commit.topic, commit.partition)).fetchone()
+    if row is None or not row[1]:
+        return commit
+    standing, given = OffsetAndMetadata(*row), OffsetAndMetadata(commit.offset, commit.metadata)
+    after = finished.settled(standing, given)
+    if group_id.startswith(OWN) and not given.metadata and given.offset >= standing.offset:
+        after = standing  # A replay of dead letters lists what it has sent beyond its offset.
+    return commit._replace(metadata=after.metadata)
 
 
 def exists(connection: Unit | sqlite3.Connection, group_id: str) -> bool:
@@ -160,9 +185,9 @@ def exists(connection: Unit | sqlite3.Connection, group_id: str) -> bool:
 
 
 def committed(unit: Folding, event: OffsetsCommitted, position: int) -> None:
-    retain_from = None if _is_kept(unit, event.group_id) else event.timestamp
-    commit = event.timestamp, position, retain_from
-    unit.executemany(_PUT, [(event.group_id, *offset, *commit) for offset in event.offsets])
+    since = None if _is_kept(unit, event.group_id) else event.timestamp
+    rows = [(event.group_id, *one, event.timestamp, position) for one in event.offsets]
+    unit.executemany(_PUT, [(*row, _retained(since, row[5])) for row in rows])
 
 
 def txn_committed(unit: Folding, event: TxnOffsetsCommitted, position: int) -> None:
@@ -179,7 +204,9 @@ def complete_pending(unit: Folding, producer_id: int, *, committed: bool) -> Non
     if committed:
         rows = unit.execute(_PENDING, (producer_id,)).fetchall()
         kept = {group_id: _is_kept(unit, group_id) for group_id in {row[0] for row in rows}}
-        unit.executemany(_PUT, [(*row, None if kept[row[0]] else row[6]) for row in rows])
+        unit.executemany(
+            _PUT, [(*row, _retained(None if kept[row[0]] else row[6], row[5])) for row in rows]
+        )
     unit.execute(_END_PENDING, (producer_id,))
     unit.memos[_OffsetMemo].nothing_pending.add(producer_id)
 
@@ -191,6 +218,10 @@ def retain(unit: Folding, group_id: str, since_ms: int | None) -> None:
         unit.execute(_END_RETENTION, (group_id,))
     elif not group_id.startswith(OWN):
         unit.execute(_BEGIN_RETENTION, (since_ms, group_id))
+
+
+def _retained(since_ms: int | None, metadata: str) -> int | None:
+    return None if finished.is_processors(metadata) else since_ms
 
 
 def _is_kept(unit: Folding, group_id: str) -> bool:

@@ -8,7 +8,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from eosdb import errors
-from eosdb.client.processor.progress import done_and_left
 from eosdb.coordinator.groups.offsets import NOTES
 from eosdb.database import Database
 from eosdb.integrations.moving.plan import Group, OpenTransaction, TopicHere, TopicThere
@@ -18,6 +17,7 @@ from eosdb.integrations.relay.kafka_client import KafkaClient
 from eosdb.integrations.relay.kafka_ends import Hidden, all_records
 from eosdb.integrations.relay.status import Keeper
 from eosdb.integrations.relay.values import RelayRecord
+from eosdb.model import finished
 from eosdb.model.requests import AlterTopicConfig
 from eosdb.model.topic_config import MOVED_TO, MOVING_TO, settings
 from eosdb.model.values import TopicPartition
@@ -193,7 +193,12 @@ class Here:
                 if tp.topic in names and at.offset >= 0
             }
             if own:
-                left = {tp: amid for tp in own if (amid := done_and_left(offsets[tp])[1])}
+                beyond = {tp: finished.read(offsets[tp]) for tp in own}
+                left = {
+                    tp: amid.unfinished or [own[tp]]
+                    for tp, amid in beyond.items()
+                    if amid.end > own[tp]
+                }
                 result.append(Group(name, len(described.members), own, left))
         return tuple(result)
 

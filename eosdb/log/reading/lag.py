@@ -15,10 +15,11 @@ from typing import Final, NamedTuple
 
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
+from eosdb.model import finished
 from eosdb.model.damage import parsed, reads
 from eosdb.model.overview import Behind
 from eosdb.model.reports import Lag
-from eosdb.model.values import TopicPartition
+from eosdb.model.values import OffsetAndMetadata, TopicPartition
 
 _PLACES: Final = "json_each(?) AS named, json_each(named.value) AS place"
 _ON: Final = "ON topic = named.key AND partition = place.key"
@@ -110,6 +111,16 @@ def measure(
     return Lag(readable, held_back, below + above - readable - held_back)
 
 
+def of_group(
+    connection: sqlite3.Connection, partition: Partition, committed: OffsetAndMetadata
+) -> Lag:
+    """Return the lag of a group, without the records that its processor has finished."""
+    end, unfinished = finished.read(committed)
+    lag = measure(connection, partition, end, read_committed=True)
+    left = sum(offset >= partition.log_start_offset for offset in unfinished)
+    return Lag(lag + left, lag.held_back, lag.skipped)
+
+
 class Tail(NamedTuple):
     """The newest records of a partition that a read_committed reader could get now: `offsets` has all
     their offsets from `begins` on, in order."""
@@ -118,10 +129,12 @@ class Tail(NamedTuple):
     begins: int
     log_start_offset: int
 
-    def behind(self, position: int) -> Behind:
+    def behind(self, committed: OffsetAndMetadata) -> Behind:
+        position, unfinished = finished.read(committed)
         older = max(self.begins - max(position, self.log_start_offset), 0)
         newer = len(self.offsets) - bisect_left(self.offsets, position)
-        return Behind(newer + older, is_exact=not older)
+        left = sum(offset >= self.log_start_offset for offset in unfinished)
+        return Behind(left + newer + older, is_exact=not older)
 
     def first(self, position: int) -> int:
         """The first readable offset at or after the position; the position itself if it is older."""

@@ -11,12 +11,12 @@ from eosdb.client.processor.progress import Progress, is_complete
 
 COMMITTED = [
     # records read, those complete, offset, metadata
-    ([0, 1, 2], [0, 1, 2], 3, ""),
-    ([0, 1, 2], [0], 1, ""),
-    ([0, 1, 2], [2], 0, "eosdb 3 1"),
-    ([0, 1, 2], [1], 0, "eosdb 2"),
-    ([5, 7, 9, 30], [7, 9], 5, "eosdb 10"),
-    ([5, 7, 9, 30, 31], [5, 30], 7, "eosdb 31 2"),
+    ([0, 1, 2], [0, 1, 2], 3, "eosdb:3"),
+    ([0, 1, 2], [0], 1, "eosdb:1"),
+    ([0, 1, 2], [2], 0, "eosdb:0 3 1"),
+    ([0, 1, 2], [1], 0, "eosdb:0 2"),
+    ([5, 7, 9, 30], [7, 9], 5, "eosdb:5 10"),
+    ([5, 7, 9, 30, 31], [5, 30], 7, "eosdb:7 31 2"),
 ]
 
 
@@ -32,7 +32,9 @@ def test_the_offset_is_that_of_the_lowest_unfinished_record_and_the_metadata_nam
     assert [each for each in read if is_complete(progress.as_offset(), each)] == sorted(complete)
 
 
-@pytest.mark.parametrize("metadata", ["", "mine", "eosdb", "eosdb 12 x", "eosdb -12", "eosdb ١٢"])
+@pytest.mark.parametrize(
+    "metadata", ["", "mine", "eosdb:", "eosdb:12 x", "eosdb:-12", "eosdb:١٢", "eosdb:6 12"]
+)
 def test_another_programs_metadata_says_nothing(metadata: str) -> None:
     progress = Progress(OffsetAndMetadata(5, metadata))
     assert not any(progress.was_complete(offset) for offset in range(20))

@@ -28,7 +28,7 @@ def test_a_processor_that_was_killed_amid_several_records_has_unfinished_ones(
     """It had read up to 9, and completed all but 4 and 6; the other partition was read in order."""
     db.admin.create_topic("orders", partitions=2)
     amid, in_order = TopicPartition("orders", 0), TopicPartition("orders", 1)
-    commits = {amid: OffsetAndMetadata(4, "eosdb 10 2"), in_order: OffsetAndMetadata(3)}
+    commits = {amid: OffsetAndMetadata(4, "eosdb:4 10 2"), in_order: OffsetAndMetadata(3)}
     db.broker.ask(OffsetCommit(group=ConsumerGroupMetadata("g"), offsets=commits, each=True))
     here = Here(db)
     (found,) = here.groups(here.topics(None))
