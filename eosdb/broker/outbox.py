@@ -103,7 +103,7 @@ class LogTransaction(ABC):
             as_headers(headers),
             timestamp,
         )
-        due = None if deliver_at is None else due_ms(deliver_at)
+        due = None if deliver_at is None else due_ms(deliver_at, self._rules.clock.time_ms())
         with self._unit() as unit:
             return _publish(self._rules, unit, topic, record, partition, idempotency_key, due)
 

@@ -1,6 +1,7 @@
 """Deduplication beyond producers: records published under an idempotency key, and batches of sinks.
 
-A key is unique in its topic until `idempotency.retention.ms` after its use. The newest batch number of
+A key is unique in its topic until `idempotency.retention.ms` after its use, or after its scheduled record
+is due. The newest batch number of
 a sink is stored with its records. Content identifiers of its last few batches distinguish a repeat from a
 sink that counts from 0 again. A sink is forgotten after the same time without a batch.
 """
@@ -15,7 +16,7 @@ from eosdb.events import kinds
 from eosdb.events.encoding import texts_json
 from eosdb.model.damage import parsed, reads
 from eosdb.model.validation import check_text
-from eosdb.model.values import RecordMetadata
+from eosdb.model.values import SCHEDULED, RecordMetadata
 from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Unit
 
@@ -57,7 +58,10 @@ def key_used(unit: Folding, event: kinds.IdempotencyKeyUsed, position: int) -> N
             event.partition,
             event.offset,
             event.record_timestamp,
-            event.timestamp,
+            # The key of a scheduled record is known until `idempotency.retention.ms` after its due time.
+            max(event.timestamp, event.record_timestamp)
+            if event.partition == SCHEDULED
+            else event.timestamp,
         ),
     )
 

@@ -97,9 +97,10 @@ def batch_appended(unit: Folding, event: kinds.BatchAppended, position: int) -> 
         first = event.base_sequence
         last = first + event.count - 1 if first >= 0 else -1
         batch = BatchMetadata(first, last, event.base_offset, end - 1, event.max_timestamp)
-        after = entry.after_append(
-            event.producer_epoch, batch, event.is_transactional, event.timestamp
-        )
+        active_ms = event.timestamp
+        if event.partition == SCHEDULED:  # The producer is known until its last record is due.
+            active_ms = max(active_ms, event.max_timestamp, entry.last_append_time)
+        after = entry.after_append(event.producer_epoch, batch, event.is_transactional, active_ms)
         producer_rows.save(unit, event.partition_id, after, known=known)
     first_unstable = partition.first_unstable_offset
     if opens and first_unstable < 0:
@@ -123,6 +124,8 @@ def marker_written(unit: Folding, event: kinds.MarkerWritten, position: int) -> 
     entry = entry or ProducerStateEntry(event.producer_id, event.producer_epoch)
     first_offset = entry.current_txn_first_offset
     after = entry.after_marker(event.producer_epoch, event.coordinator_epoch, event.timestamp)
+    if event.partition == SCHEDULED:
+        after = after._replace(last_append_time=max(event.timestamp, entry.last_append_time))
     producer_rows.save(unit, event.partition_id, after, known=known)
     first_unstable, last_aborted = partition.first_unstable_offset, partition.last_aborted_offset
     if first_offset >= 0:

@@ -17,6 +17,7 @@ from eosdb.events.kinds import LogStartOffsetMoved
 from eosdb.log import checksum
 from eosdb.log.batch import OLDER_TIME, STORED_SIZE
 from eosdb.log.partition_rows import Partition, find_by_id
+from eosdb.model.records.failure_headers import POSTPONED
 from eosdb.model.topic_config import TopicConfig
 from eosdb.store import baseline
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
@@ -38,6 +39,9 @@ WITH RECURSIVE with_rows (id) AS (
 )
 SELECT id FROM with_rows WHERE id IS NOT NULL AND id NOT IN (SELECT partition_id FROM partitions)
 """
+_HANDLED: Final = (
+    "SELECT min(committed_offset) FROM group_offsets WHERE topic = ? AND partition = ?"
+)
 
 
 def delete_records(
@@ -102,6 +106,10 @@ def due_log_start(
     by_time = _by_time(connection, partition, end, config.retention_ms, now_ms)
     by_size = _by_size(connection, partition, end, config.retention_bytes)
     target, reason = max((by_time, "retention.ms"), (by_size, "retention.bytes"))
+    if partition.topic.startswith(POSTPONED):
+        # decisions/0091: a postponed record stays until its group has handled it.
+        (handled,) = connection.execute(_HANDLED, partition.topic_partition).fetchone()
+        target = min(target, handled or 0)
     return (target, reason) if target > partition.log_start_offset else None
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from eosdb.coordinator.due import Due
+from eosdb.errors import InvalidRecordError, InvalidTimestampError, MessageTooLargeError
 from eosdb.events.kinds import MarkerWritten, RecordsScheduled, ScheduledRecordsRemoved
 from eosdb.log import append, checksum, partition_rows, topics
 from eosdb.log.batch import headers_from_text, prepare
@@ -127,7 +128,7 @@ def ensure_partition(unit: Unit, topic: str, now_ms: int) -> None:
 def deliver(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
     """Append the first due records to their topics, in the order of due time, and remove them from the
     schedule. Returns how many were due; 0 when none is left."""
-    due: defaultdict[TopicPartition, list[Record]] = defaultdict(list)
+    due: defaultdict[TopicPartition, list[tuple[int, int, Record]]] = defaultdict(list)
     done: defaultdict[int, list[int]] = defaultdict(list)
     lost: defaultdict[int, list[int]] = defaultdict(list)
     size = 0
@@ -138,20 +139,34 @@ def deliver(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
         number, record = body
         topic = partition_rows.by_id(unit, partition_id).topic
         last = (topics.partition_count(unit, topic) or 1) - 1
-        due[TopicPartition(topic, min(number, last))].append(record)
-        done[partition_id].append(offset)
+        due[TopicPartition(topic, min(number, last))].append((partition_id, offset, record))
         size += sum(map(len, filter(None, record[:2])))
         if size >= BYTES_PER_UNIT:
             break
-    for tp, records in due.items():
-        partition = partition_rows.load(unit, tp)
-        of_topic = partition_rows.config(unit, partition.topic_id, config)
-        batch = prepare(RecordBatch(records), now_ms)
-        append.append(unit, partition, batch, replace(of_topic, **_ACCEPTED), now_ms)
+    for tp, several in due.items():
+        are_in = _append(unit, tp, [record for *_, record in several], config, now_ms)
+        for partition_id, offset, record in several:
+            # A record that cannot be appended is left out alone: none may stop the writers.
+            is_in = are_in or _append(unit, tp, [record], config, now_ms)
+            (done if is_in else lost)[partition_id].append(offset)
     remove(unit, done, "delivered", now_ms)
     remove(unit, lost, "damaged", now_ms)
     unit.memos[Due].time_ms = None
     return sum(map(len, (*done.values(), *lost.values())))
+
+
+def _append(
+    unit: Unit, tp: TopicPartition, records: list[Record], config: BrokerConfig, now_ms: int
+) -> bool:
+    """Append the records to their partition. Returns False, with nothing appended, if one is refused."""
+    partition = partition_rows.load(unit, tp)
+    of_topic = replace(partition_rows.config(unit, partition.topic_id, config), **_ACCEPTED)
+    try:
+        batch = prepare(RecordBatch(records), now_ms)
+        append.append(unit, partition, batch, of_topic, now_ms)
+    except (InvalidRecordError, InvalidTimestampError, MessageTooLargeError):
+        return False
+    return True
 
 
 def remove(unit: Unit, offsets_by_id: dict[int, list[int]], reason: str, now_ms: int) -> None:

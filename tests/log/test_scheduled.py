@@ -19,6 +19,7 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.log import scheduled
+from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.model.topic_config import MOVING_TO
 
 SECOND, DAY = 1_000, 86_400_000
@@ -187,7 +188,9 @@ def test_a_time_is_ms_or_an_aware_datetime(db: eosdb.Database, when: int | datet
     assert record.deliver_at == 1_893_553_445_678
 
 
-@pytest.mark.parametrize("when", [datetime(2030, 1, 2), "tomorrow", 1.5, True, -1, 2**63])
+@pytest.mark.parametrize(
+    "when", [datetime(2030, 1, 2), "tomorrow", 1.5, True, -1, 2**63, 1_795_909_233]
+)
 def test_anything_else_is_refused_and_nothing_is_stored(db: eosdb.Database, when: object) -> None:
     for send in WAYS[1:2] + WAYS[3:]:
         with pytest.raises(InvalidTimestampError, match="deliver_at: got"):
@@ -326,6 +329,32 @@ def test_an_idempotency_key_is_used_when_the_record_is_scheduled(
     clock.advance(DAY)
     db.housekeeping()
     assert values(db) == ["first"]
+
+
+def test_what_protects_it_from_a_repeat_is_known_as_long_as_it_waits(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    """Its idempotency key, and its producer's sequences; both last as long after its time as usual."""
+    far = clock.time_ms() + 30 * DAY
+    me = db.broker.init_producer_id()
+    batch = RecordBatch([Record(None, b"by send", [HEADER], far)], *me, base_sequence=0)
+
+    def schedule() -> tuple[bool, bool]:
+        with db.begin() as tx:
+            given = tx.publish("t", "by publish", deliver_at=far, idempotency_key="once")
+        to = TopicPartition("t", -1)
+        return given.duplicate, db.broker.produce({to: batch})[to].duplicate
+
+    assert schedule() == (False, False)
+    for days in (20, 10, 0):
+        clock.advance(days * DAY)
+        db.housekeeping()
+        assert schedule() == (True, True)
+    assert (sorted(values(db)), waiting(db)) == (["by publish", "by send"], [])
+    clock.advance(8 * DAY)
+    db.housekeeping()
+    assert schedule() == (False, False)
+    assert db.verify().ok
 
 
 def test_cancelled_ones_never_enter(db: eosdb.Database, clock: ManualClock) -> None:
@@ -556,6 +585,40 @@ def test_rights_on_the_topic_are_those_on_its_scheduled_records(db_path: Path) -
 
 
 HEADER = ("__eosdb.scheduled", b"0")
+FORGED = {
+    # the header's value, and where the record enters
+    b"1": 1, b"2,5": 2, b"": 0, b"x": 0, b"-1": 0, b"9" * 5_000: 0, b"1," + b"9" * 5_000: 0,
+    b"1,9999999999999999999": 1, b"\xff": 0, "١".encode(): 0, b"7": 2,
+}  # fmt: skip
+
+
+def test_no_header_stops_the_writers(db: eosdb.Database, clock: ManualClock) -> None:
+    for place in FORGED:
+        record = Record(None, place, [("__eosdb.scheduled", place)], clock.time_ms() + 1)
+        db.broker.produce({TopicPartition("t", -1): RecordBatch([record])})
+    clock.advance(1)
+    by_send(db, "later", clock.time_ms() - 1)
+    rows = db.query("SELECT value, partition FROM committed_records WHERE value <> 'later'").all()
+    assert {value: partition for value, partition in rows if value in FORGED} == FORGED
+
+
+def test_one_that_its_topic_refuses_is_told_and_stops_nothing(
+    db: eosdb.Database, clock: ManualClock, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    for value in ("a", "b", "c"):
+        by_send(db, value, clock.time_ms() + 1)
+
+    def refusing(batch: RecordBatch, now_ms: int) -> PreparedBatch:
+        if any(record.value == b"b" for record in batch.records):
+            raise eosdb.errors.InvalidRecordError("never")
+        return prepare(batch, now_ms)
+
+    monkeypatch.setattr(scheduled, "prepare", refusing)
+    clock.advance(1)
+    db.housekeeping()
+    assert (values(db), waiting(db)) == (["a", "c"], [])
+    assert "at offsets [1] of partition -1" in caplog.text
 
 
 @pytest.mark.parametrize("headers", [[(), ()], [(HEADER,), ()], [(("h", b"1"),), (HEADER,)]])

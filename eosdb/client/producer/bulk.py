@@ -61,20 +61,20 @@ class Columns(NamedTuple):
 
 
 def lay_out(
-    given: Sequence[Any], topic: str, settings: ProducerSettings
+    given: Sequence[Any], topic: str, settings: ProducerSettings, now_ms: int
 ) -> tuple[Columns, Exception | None]:
     """Lay out the records before the first one that cannot be sent. Also returns that record's error:
     TypeError or an error of a serializer, InvalidRecordError, InvalidRequestError, MessageTooLargeError."""
     try:
-        return _columns(given, topic, settings), None
+        return _columns(given, topic, settings, now_ms), None
     except Exception as raised:
         if is_of_a_signal(raised):
             raise
-        whole, error = as_far_as_it_goes(_columns([one], topic, settings) for one in given)
-        return _columns(given[: len(whole)], topic, settings), error
+        whole, error = as_far_as_it_goes(_columns([one], topic, settings, now_ms) for one in given)
+        return _columns(given[: len(whole)], topic, settings, now_ms), error
 
 
-def _columns(given: Sequence[Any], topic: str, settings: ProducerSettings) -> Columns:
+def _columns(given: Sequence[Any], topic: str, settings: ProducerSettings, now_ms: int) -> Columns:
     kinds = set(map(type, given))
     records: list[ProducerRecord] = []
     keys: Sequence[Any] = ()
@@ -96,7 +96,7 @@ def _columns(given: Sequence[Any], topic: str, settings: ProducerSettings) -> Co
         _given([record.timestamp for record in records]),
         _given([record.partition for record in records]),
         _sizes(values, keys, headers),
-        _given([None if r.deliver_at is None else due_ms(r.deliver_at) for r in records]),
+        _given([None if r.deliver_at is None else due_ms(r.deliver_at, now_ms) for r in records]),
     )
     for timestamp in columns.timestamps:
         if timestamp is not None:
@@ -351,14 +351,14 @@ def take(
     """Put a piece into batches, up to the first record that cannot be sent; returns that record's
     error. Takes no record if it raises: UnknownTopicOrPartitionError, InvalidTopicExceptionError or
     RequestTimedOutError."""
-    columns, error = lay_out(given, topic, chooser.settings)
+    now_ms, before = chooser.clock.time_ms(), sent.accepted
+    columns, error = lay_out(given, topic, chooser.settings, now_ms)
     count, partitions = len(columns.sizes), columns.partitions
     if partition is not None:
         partitions = [partition if own is None else own for own in partitions or [None] * count]
     chosen, misplaced = chooser.numbers_for(topic, partitions, columns.keys, columns.sizes)
     if columns.due:
         columns, chosen = columns.scheduled(chosen)
-    now_ms, before = chooser.clock.time_ms(), sent.accepted
     times = [now_ms if given is None else given for given in columns.timestamps] or [now_ms] * count
     columns = columns._replace(timestamps=times, numbers=range(before, before + count))
     shares = _shares(columns, chosen)

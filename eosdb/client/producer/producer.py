@@ -207,10 +207,9 @@ class Producer(Closeable):
         """Send one record. `str` is encoded as UTF-8, other types need a serializer. For many records use
         `send_many`. With `deliver_at` the record is stored now, and enters its topic at that time.
 
-        Returns a future of the RecordMetadata; errors of the broker are the future's. Raises TypeError if
-        key or value cannot be serialized, IllegalStateError, InvalidRecordError, InvalidTimestampError,
-        UnknownTopicOrPartitionError, MessageTooLargeError, and RequestTimedOutError if the buffer stays
-        full. After such an error a transaction must be aborted, except after an error of serialization.
+        Returns a future of the RecordMetadata, or of the broker's error. Raises TypeError for what cannot
+        be serialized; or IllegalStateError, InvalidRecordError, InvalidTimestampError, MessageTooLargeError,
+        UnknownTopicOrPartitionError, RequestTimedOutError (full buffer): then abort a transaction.
         """
         settings = self._settings
         try:
@@ -236,7 +235,8 @@ class Producer(Closeable):
                         timestamp = self._clock.time_ms()
                 else:
                     to = self._chooser.number_for(topic, partition, key_bytes, size)
-                    pairs, timestamp, to = as_waiting(pairs, timestamp, to, due_ms(deliver_at))
+                    due = due_ms(deliver_at, self._clock.time_ms())
+                    pairs, timestamp, to = as_waiting(pairs, timestamp, to, due)
                     batch = self._chooser.filling(topic, to, size)
                 manager.may_have_begun = True
                 future = batch.append(key_bytes, value_bytes, pairs, timestamp, size)

@@ -6,6 +6,7 @@ that was chosen when it was sent, and the caller's timestamp.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,6 +14,7 @@ from eosdb.model.config import INT64_MAX
 from eosdb.model.values import SCHEDULED, Header, Record
 
 HEADER: Final = "__eosdb.scheduled"
+_PLACE: Final = re.compile(rb"(\d{1,9})(?:,(\d{1,19}))?\Z")
 
 
 def as_waiting(
@@ -27,9 +29,9 @@ def delivered(
     key: bytes | None, value: bytes | None, headers: Sequence[Header]
 ) -> tuple[int, Record]:
     """Return the target partition of a waiting record, and the record as it was sent. Without the added
-    header, which other programs may omit, the target is partition 0."""
+    header, or with another text in it, the target is partition 0: no header may stop the writers."""
     if not headers or headers[-1][0] != HEADER:
         return 0, Record(key, value, headers)
-    partition, _, timestamp = (headers[-1][1] or b"").decode(errors="replace").partition(",")
-    given = min(int(timestamp), INT64_MAX) if timestamp.isdecimal() else None
-    return int(partition) if partition.isdecimal() else 0, Record(key, value, headers[:-1], given)
+    found = _PLACE.match(headers[-1][1] or b"")
+    given = min(int(found[2]), INT64_MAX) if found and found[2] else None
+    return int(found[1]) if found else 0, Record(key, value, headers[:-1], given)
