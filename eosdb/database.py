@@ -293,14 +293,15 @@ class Database(Closeable):
 
         Call `run` in as many threads and processes as you like: the copies share the partitions of the
         group. With handlers of one parameter each copy has its own transactional id, which begins with
-        `transactional_id` (default: the group id). The dead letter topic and retry topics are created if
-        they do not exist. Raises ConfigError, and UnknownTopicOrPartitionError if the topic `sink` does
-        not exist.
+        `transactional_id` (default: the group id). The dead letter topic, and the topic of retries, are
+        created if they do not exist. Raises ConfigError, and UnknownTopicOrPartitionError if the topic
+        `sink` does not exist.
         """
         self._store.check_open()
         requests = self._transport(transport)
         make_topic = partial(self.admin.create_topic, config=_ROOM_FOR_FAILURES, exist_ok=True)
-        file = Place(self._store.path, partial(outbox.begin_parts, self._core), make_topic)
+        begin = partial(outbox.begin_parts, self._core)
+        file = Place(self._store.path, begin, make_topic, self.admin.list_scheduled)
         processor = Processor(
             requests,
             self.clock,

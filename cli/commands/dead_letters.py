@@ -104,7 +104,10 @@ def show(session: Session, letter_id: str) -> None:
             "stacktrace": failure.stacktrace,
         }
     own = [(name, data) for name, data in record.headers if not name.startswith("__eosdb.")]
-    facts |= {f"header {name}": data for name, data in own}
+    names = Counter[str]()
+    for name, data in own:
+        names[name] += 1
+        facts[f"header {name}{f' ({names[name]})' if names[name] > 1 else ''}"] = data
     if output.is_format("table"):
         stacktrace = facts.pop("stacktrace", None)
         output.facts(facts)

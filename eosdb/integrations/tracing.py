@@ -212,7 +212,7 @@ def _sending_failed(tracer: Tracer, original: Callable[..., Any]) -> Callable[..
                 **_attributes(topic, "send", "send"),
                 "messaging.eosdb.dead_letter": topic == self.settings.dead_letter_topic,
                 "messaging.eosdb.attempts": failure.attempts,
-                **({"error.type": failure.error} if record.deliver_at is None else {}),
+                **({"error.type": failure.error} if failure.error != RetryAt.__name__ else {}),
             },
         )
         with span:

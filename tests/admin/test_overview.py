@@ -56,11 +56,11 @@ def test_letters_that_were_replayed_wait_no_longer(failing: eosdb.Database) -> N
 def test_records_that_wait_for_their_next_attempt_are_no_dead_letters(
     db: eosdb.Database,
 ) -> None:
-    db.admin.create_topic("dlq.retry.1")
-    db.broker.append(TopicPartition("dlq.retry.1", 0), RecordBatch([failed(due_ms=5)]))
+    db.admin.create_topic("__eosdb.postponed.g")
+    db.broker.append(TopicPartition("__eosdb.postponed.g", 0), RecordBatch([failed(due_ms=5)]))
     assert dead_letters(db) == {}
-    db.broker.append(TopicPartition("dlq.retry.1", 0), RecordBatch([failed()]))
-    assert dead_letters(db) == {"dlq.retry.1": 2}
+    db.broker.append(TopicPartition("__eosdb.postponed.g", 0), RecordBatch([failed()]))
+    assert dead_letters(db) == {"__eosdb.postponed.g": 2}
 
 
 def test_many_letters_are_estimated_from_the_first(db: eosdb.Database) -> None:

@@ -53,6 +53,16 @@ def test_without_a_topic_all_dead_letters_are_listed(run: Run, db_path: Path) ->
     assert json.loads(run("dlq", "list", "orders", "--format", "json").stdout) == []
 
 
+def test_show_tells_headers_of_one_name_in_their_order(run: Run, db_path: Path) -> None:
+    headers = [("trace", b"1"), ("other", b"x"), ("trace", b"2"), ("trace", b"1")]
+    with eosdb.connect(db_path) as db:
+        at = db.producer().send("orders.dlq", b"v", headers=headers).result().offset
+    (told,) = json.loads(run("dlq", "show", f"orders.dlq/0/{at}", "--format", "json").stdout)
+    shown = [(name, value) for name, value in told.items() if name.startswith("header ")]
+    assert [value for _, value in shown] == ["1", "x", "2", "1"]
+    assert [name for name, _ in shown][::2] == ["header trace", "header trace (2)"]
+
+
 def test_show_tells_one_in_full(run: Run) -> None:
     shown = run("dlq", "show", "orders.dlq/0/1")
     assert "Traceback" in shown.stdout

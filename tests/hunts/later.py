@@ -1,18 +1,20 @@
-"""Kills processes that deliver scheduled records, and processors whose handlers postpone theirs.
+"""Kills processes that deliver scheduled records, and processors whose handlers postpone theirs or fail.
 
     python -m tests.hunts.later [--kills 40] [--seed 1] [--face NAME,…]
 
 For each face two processes at once work on one file: a copy of `process`, and a second copy or a program
 that only delivers. Each is killed with SIGKILL at its next visit of a failpoint (the first of one life, the
-second of the next, and so on), or before at a random instant. The table has the points. The clock
-jumps by hours, forward and back, while they live. At the end the file stays closed for a week of the clock.
-Then each record must have one result (and one row), none made before its time.
+second of the next, and so on), or before at a random instant. The table has the points. The clock jumps by
+hours, forward and back, while they live, and between their lives the group's offsets are rewritten. At the
+end the file stays closed for a week of the clock. Then each record must have one result (and one row), none
+made before its time.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import mmap
 import os
 import random
@@ -32,11 +34,13 @@ import eosdb
 import eosdb.aio
 from eosdb import BatchFailed, BrokerConfig, ConsumerRecord, ProducerRecord, RetryAt
 from eosdb.client.processor.failure import read_failure
+from eosdb.errors import NonEmptyGroupError
 from eosdb.model.failpoints import Failpoint, watched
 from eosdb.model.records.failure_headers import postponed_topic
 
-CONFIG: Final = BrokerConfig(log_retention_ms=-1, offsets_retention_minutes=10_000_000)
-"""Unread records and offsets outlive the week, as they would a shorter pause."""
+CONFIG: Final = BrokerConfig(log_retention_ms=-1)
+"""Unread records outlive the week, as they would a shorter pause."""
+ONCE_MORE: Final[Any] = {"to_current": True, "execute": True}
 FACES: Final = ("plain", "workers", "rows", "batch", "batch-rows", "aio")
 GROUP: Final = "g"
 _HOUR_MS: Final = 3_600_000
@@ -82,6 +86,8 @@ class Handlers:
     def one(self, record: ConsumerRecord) -> ProducerRecord:
         failure, now = read_failure(record.headers), self._clock.time_ms()
         if self._may_postpone and self._rng.random() < (0.6 if failure is None else 0.3):
+            if self._rng.random() < 0.3:
+                raise ValueError("later")
             raise RetryAt(now + self._rng.randrange(60))
         sent_due = int(dict(record.headers)["due"] or b"")
         due = max([] if failure is None else [failure.due_ms], default=0)
@@ -100,7 +106,7 @@ class Handlers:
         for index, record in enumerate(records):
             try:
                 results.append(self.one(record))
-            except RetryAt as again:
+            except (RetryAt, ValueError) as again:
                 raise (BatchFailed(index, again) if self._rng.random() < 0.7 else again) from None
         return results
 
@@ -164,6 +170,8 @@ class Round:
                     with db.begin() as tx:
                         tx.publish("in", f"{self.sent}", key=key, **of_record)
                 self.sent += 1
+        with self._connected() as db, contextlib.suppress(NonEmptyGroupError):
+            db.admin.reset_offsets(GROUP, list(db.broker.offset_fetch(GROUP)), **ONCE_MORE)
 
     def _strike(self, children: dict[int, str]) -> None:
         """Wait until both have died. The clock jumps meanwhile."""
@@ -215,6 +223,7 @@ class Round:
         handlers = Handlers(self.clock, self.rng.randrange(2**31), may_postpone)
         settings: Any = {"group_id": GROUP, "transaction_size": 4, "until_idle_ms": until_idle_ms}
         settings["consumer"] = {"session_timeout_ms": 6_000}
+        settings |= {"max_attempts": 1, "retry_delays_ms": (20,) * 90, "dead_letter_topic": "dlq"}
         if self.face == "aio":
             asyncio.run(self._process_awaiting(handlers, settings))
             return

@@ -65,8 +65,8 @@ class ProcessorSettings:
     max_attempts: int = 3
     """How many times in a row a failing record is tried."""
     retry_delays_ms: Sequence[int] = ()
-    """The delays of the retry topics, in ms. A record that has used up its attempts waits in each retry
-    topic in turn, and is tried `max_attempts` times again after each delay."""
+    """The delays of retries, in ms. A record that has used up its attempts is tried `max_attempts` times
+    again after each delay in turn; later records do not wait for it."""
     batch: bool = False
     """Whether the handler gets a list of records, all of one partition, instead of one record."""
     max_batch: int = 500
@@ -108,8 +108,8 @@ class ProcessorSettings:
             check_whole("retry_delays_ms", delay, 1)
         if self.retry_delays_ms and self.dead_letter_topic is None:
             raise ConfigError(
-                f"retry_delays_ms={self.retry_delays_ms!r} needs a dead_letter_topic: its name is the "
-                "prefix of the retry topics' names, and records that fail in the last one go there"
+                f"retry_delays_ms={self.retry_delays_ms!r} needs a dead_letter_topic, to which records go "
+                "that fail after the last delay"
             )
         for name in ("key_deserializer", "value_deserializer", "enable_auto_commit"):
             if name in self.consumer:
@@ -122,46 +122,27 @@ class ProcessorSettings:
                 raise ConfigError(f"producer: got {name}; give it to the processor itself")
         checked_settings(ProducerSettings, "producer", self.for_producer("checked"))
 
-    @property
-    def retry_topics(self) -> tuple[str, ...]:
-        """The retry topics, one for each delay."""
-        return tuple(
-            f"{self.dead_letter_topic}.retry.{number}"
-            for number in range(1, len(self.retry_delays_ms) + 1)
-        )
-
-    def stage(self, topic: str) -> int:
-        """The index in `own_topics` of the next topic for a record that has failed in `topic`."""
-        retries = self.retry_topics
-        return retries.index(topic) + 1 if topic in retries else 0
-
-    @property
-    def own_topics(self) -> tuple[str, ...]:
-        """The retry topics, then the dead letter topic."""
-        dead = () if self.dead_letter_topic is None else (self.dead_letter_topic,)
-        return (*self.retry_topics, *dead)
-
     def subscription(
         self, topics: str | Iterable[str] | re.Pattern[str], postponed: str
     ) -> tuple[str, ...] | re.Pattern[str]:
-        """The topics to read: the user's, the retry topics, and the group's topic of postponed records. A
-        pattern matches neither the dead letter topic nor other groups' postponed records."""
-        again = (*self.retry_topics, postponed)
+        """The topics to read: the user's, and the group's topic of postponed records. A pattern matches
+        neither the dead letter topic nor other groups' postponed records."""
+        dead = () if self.dead_letter_topic is None else (self.dead_letter_topic,)
         if isinstance(topics, re.Pattern):
-            not_read = "|".join([*map(re.escape, self.own_topics), f"{re.escape(POSTPONED)}.*"])
-            pattern = f"{'|'.join(map(re.escape, again))}|(?!(?:{not_read})\\Z)(?:{topics.pattern})"
+            not_read = "|".join([*map(re.escape, dead), f"{re.escape(POSTPONED)}.*"])
+            pattern = f"{re.escape(postponed)}|(?!(?:{not_read})\\Z)(?:{topics.pattern})"
             return re.compile(pattern, topics.flags)
         names = (topics,) if isinstance(topics, str) else tuple(topics)
         if not names:
             raise ConfigError(
                 "topics: got none, expected the name of a topic, several, or a pattern"
             )
-        if forbidden := set(names) & {*self.own_topics, postponed}:
+        if forbidden := set(names) & {*dead, postponed}:
             raise ConfigError(
                 f"topics: got {sorted(forbidden)}, to which this processor sends failed or postponed "
                 "records; leave these out"
             )
-        return (*names, *again)
+        return (*names, postponed)
 
     def for_consumer(self) -> ConsumerConfig:
         return {

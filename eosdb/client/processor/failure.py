@@ -7,6 +7,7 @@ Kafka Streams have such headers with other prefixes: KIP-298, KIP-1034).
 from __future__ import annotations
 
 import operator
+import re
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from eosdb.model.values import ConsumerRecord, Header
 
 _MESSAGE_MAX: Final = 1_000
 _STACKTRACE_MAX: Final = 8_000
-_NUMBERS: Final = ("partition", "offset", "attempts", "failed_ms", "due_ms", "timestamp")
+_NUMBERS: Final = ("partition", "offset", "attempts", "failed_ms", "due_ms", "timestamp", "retries")
+_NUMBER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
 class BatchFailed(Exception):
@@ -49,7 +51,12 @@ class RetryAt(Exception):
 
     def __init__(self, when: DeliverAt) -> None:
         super().__init__(when)
-        self.when_ms = due_ms(when, "RetryAt")
+        self.when_ms = due_ms(when, 0, "RetryAt")
+        self._given = when
+
+    def _check(self, now_ms: int) -> None:
+        """Raise InvalidTimestampError for a number that can only be seconds."""
+        due_ms(self._given, now_ms, "RetryAt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,8 @@ class Failure:
     """The time of the next attempt, in ms since 1970; -1 for none."""
     timestamp: int = NEVER
     """The original record's timestamp; -1 if an older eosdb did not store it."""
+    retries: int = 0
+    """How many of the `retry_delays_ms` the record has waited for."""
 
     @classmethod
     def of(
@@ -116,8 +125,10 @@ def read_failure(headers: Iterable[Header]) -> Failure | None:
     for name, data in headers:
         if name.startswith(PREFIX) and data is not None:
             fields[name.removeprefix(PREFIX)] = data.decode(errors="replace")
+    numbers = {name: fields.pop(name) for name in _NUMBERS if name in fields}
+    if not all(map(_NUMBER.fullmatch, numbers.values())):
+        return None
     try:
-        numbers = {name: int(fields.pop(name)) for name in _NUMBERS if name in fields}
-        return Failure(**fields, **numbers)  # type: ignore[arg-type]
-    except (KeyError, TypeError, ValueError):
+        return Failure(**fields, **{name: int(each) for name, each in numbers.items()})  # type: ignore[arg-type]
+    except TypeError:
         return None

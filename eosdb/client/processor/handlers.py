@@ -13,11 +13,11 @@ from typing import Any, Final
 from eosdb.errors import ConfigError, IllegalStateError
 from eosdb.model.values import ConsumerRecord, Key, ProducerRecord, Value
 
-Result = ProducerRecord | bytes | str
+Result = ProducerRecord | bytes | str | tuple[Any, Any]
 Results = Result | Iterable[Result] | None
 Handler = Callable[[ConsumerRecord[Key, Value]], Results]
-"""Turns a record into the records to send: returns a value for the sink, which gets the record's key, a
-ProducerRecord, several of these, or None."""
+"""Turns a record into the records to send: returns a value for the sink, which gets the record's key; a
+pair of key and value, as for `send_many`; a ProducerRecord; a list of these; or None."""
 AnyHandler = Callable[..., Results]
 """A handler of one parameter, or of two: the second is the transaction in which the record is processed."""
 
@@ -86,6 +86,7 @@ def _is_same(path: str, other: str) -> bool:
     return False
 
 
+_RECORDS: Final = (ProducerRecord, tuple)
 _NOT_SEVERAL: Final = (ProducerRecord, bytes, str, Mapping)
 
 
@@ -108,4 +109,7 @@ def _call(handler: AnyHandler, given: Any, tx: Any, file: str) -> list[object]:
     # Anything but an iterable counts as one result. If its type is wrong, `send` raises an error.
     if isinstance(returned, _NOT_SEVERAL) or not isinstance(returned, Iterable):
         return [returned]
-    return list(returned)
+    results = list(returned)
+    # A tuple is a pair, as for `send_many`, unless it has records or pairs.
+    is_pair = type(returned) is tuple and not any(isinstance(one, _RECORDS) for one in results)
+    return [returned] if is_pair and results else results

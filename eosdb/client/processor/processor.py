@@ -120,12 +120,12 @@ class Processor:
         self._make_topic = file.make_topic
         self._postponed_topic = postponed_topic(group_id)
         self._topics = self._settings.subscription(topics, self._postponed_topic)
-        self._retry_topics = own = {*self._settings.retry_topics, self._postponed_topic}
-        # The group reads its own topics from the beginning, even before its first commit there.
-        self._consumer._fetcher.read_whole = own
+        # The group reads its own topic from the beginning, even before its first commit there.
+        self._consumer._fetcher.read_whole = own = {self._postponed_topic}
         self._idleness = GroupIdleness(
             transport, clock, group_id, self._topics, self._settings.for_consumer(), own
         )
+        self._waiting = partial(file.waiting, self._postponed_topic)
         self._records = RecordHandler(
             handler, file.path, sink, group_id, self._settings, self._transaction,
             self._room_for_postponed,
@@ -134,8 +134,6 @@ class Processor:
         self._presence: Presence | None = None
         """A lock by which other processes notice that this copy, owner of its transactions, has died."""
         self._own_id: str | None = None
-        self._resting: dict[TopicPartition, int] = {}
-        """Paused partitions of retry topics, and the end of each pause (ms)."""
         self._current: Attempt | None = None
         self._broken_by: EosdbError | None = None
         self._alone = 0
@@ -161,8 +159,10 @@ class Processor:
 
     @property
     def own_topics(self) -> tuple[str, ...]:
-        """The topics for this processor's failed records: retry topics, then the dead letter topic."""
-        return self._settings.own_topics
+        """The topics that this processor writes to besides the sink: for its dead letters, and for its
+        retries if it has `retry_delays_ms`."""
+        dead, retries = self._settings.dead_letter_topic, bool(self._settings.retry_delays_ms)
+        return (*([] if dead is None else [dead]), *[self._postponed_topic] * retries)
 
     # -- the user's calls -----------------------------------------------------------------------
 
@@ -234,21 +234,37 @@ class Processor:
     # -- the loop -------------------------------------------------------------------------------
 
     def _go_on(self, until_idle_ms: int | None) -> None:
-        busy_ms, moved_ms = self._clock.monotonic_ms(), 0
+        busy_ms = moved_ms = self._clock.monotonic_ms()
+        seen_ms = 0
         wait_ms = patience_ms = _POLL_MS if until_idle_ms is None else min(_POLL_MS, until_idle_ms)
         while not self._stopping:
             worked = self._attempt(partial(self._read_and_process, wait_ms))
             now, time_ms = self._clock.monotonic_ms(), self._clock.time_ms()
-            if worked or self._transaction.records or (self._resting and time_ms != moved_ms):
-                busy_ms, moved_ms, wait_ms = now, time_ms, patience_ms
-            elif until_idle_ms is not None and now - busy_ms >= (
-                max(until_idle_ms, _FROZEN_MS) if self._resting else until_idle_ms
-            ):
-                if self._resting or not self._attempt(lambda: not self._idleness.is_idle()):
+            if time_ms != seen_ms:
+                seen_ms, moved_ms = time_ms, now
+            is_frozen = now - moved_ms >= _FROZEN_MS
+            comes_back = self._records.back_ms > time_ms and not is_frozen
+            if worked or self._transaction.records or comes_back:
+                busy_ms, wait_ms = now, patience_ms
+            elif until_idle_ms is not None and now - busy_ms >= until_idle_ms:
+                if not self._attempt(partial(self._is_busy, is_frozen)):
                     return
                 wait_ms = LOOK_EVERY_MS
         while self._lanes.running:
             self._attempt(partial(self._send_ended, 0))
+
+    def _is_busy(self, is_frozen: bool) -> bool:
+        """Whether the group has not read everything, or a retry waits. (Records that a handler postponed may
+        wait: decisions/0091.)"""
+        if not self._idleness.is_idle():
+            return True
+        if is_frozen or not self._settings.retry_delays_ms:
+            return False
+        try:
+            waiting = [read_failure(record.headers) for record in self._waiting()]
+        except UnknownTopicOrPartitionError:
+            return False  # The topic was deleted.
+        return any(each and each.retries and each.group_id == self._group_id for each in waiting)
 
     def _attempt(self, action: Callable[[], bool]) -> bool:
         """Run `action`, after rolling back the remains of a failed attempt; errors that a retry cannot
@@ -282,7 +298,6 @@ class Processor:
         count, error = self._transaction.taken_in, self._broken_by
         self._lanes.drop()
         self._transaction.mend()
-        self._wake(self._resting)
         self._broken_by = None
         if count:
             catalog.PROCESSED_AGAIN.say(
@@ -295,8 +310,6 @@ class Processor:
     def _read_and_process(self, wait_ms: int) -> bool:
         """Poll once and process the records. Returns whether anything was done."""
         transaction, settings = self._transaction, self._settings
-        now = self._clock.time_ms()
-        self._wake([tp for tp, due_ms in self._resting.items() if due_ms <= now])
         size = 1 if self._alone else settings.transaction_size
         records = self._poll(self._patience_ms(wait_ms), size)
         if transaction.is_broken:
@@ -362,11 +375,10 @@ class Processor:
         self._records.committed(self._transaction.commit())
 
     def _patience_ms(self, wait_ms: int) -> int:
-        """How long to wait for records: until the transaction must end, or a retry is due."""
-        ends = [due_ms - self._clock.time_ms() for due_ms in self._resting.values()]
+        """How long to wait for records: until the transaction must end, or a failed record's pause has."""
+        ends = self._lanes.waits_ms()
         if self._transaction.records:
             ends.append(self._settings.transaction_interval_ms - self._transaction.age_ms())
-        ends += self._lanes.waits_ms()
         return max(min(_POLL_MS, *ends), 0) if ends else wait_ms
 
     def _put_back(self, records: list[ConsumerRecord]) -> None:
@@ -375,13 +387,7 @@ class Processor:
         for record in records:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         for tp, offset in first.items():
-            if tp not in self._resting:
-                self._consumer.seek(tp, offset)
-
-    def _wake(self, partitions: Iterable[TopicPartition]) -> None:
-        for tp in list(partitions):
-            del self._resting[tp]
-            self._consumer.resume([tp])
+            self._consumer.seek(tp, offset)
 
     # -- records --------------------------------------------------------------------------------
 
@@ -389,52 +395,55 @@ class Processor:
         """Split the records: by partition for batches and workers, otherwise one by one."""
         if not self._settings.batch and self._settings.workers == 1:
             return ([record] for record in records)
-        return (list(part) for _, part in groupby(records, _PARTITION))
+        return (
+            list(part)
+            for _, part in groupby(records, lambda each: (_PARTITION(each), self._is_early(each)))
+        )
+
+    def _is_early(self, record: ConsumerRecord) -> bool:
+        """Whether the record entered the topic of postponed records before its time, by a fast clock."""
+        return record.topic == self._postponed_topic and (
+            (failure := read_failure(record.headers)) is not None
+            and self._clock.time_ms() < failure.due_ms
+        )
 
     def _process(self, records: list[ConsumerRecord]) -> bool:
         """Process records of one partition. Returns False if they must be read again."""
         tp = TopicPartition(records[0].topic, records[0].partition)
         attempts = self._attempts(tp, records)
-        if not attempts:
-            return True
-        self._current = attempts[-1]
-        self._transaction.take_in(tp, [attempt.record.offset for attempt in attempts])
-        if others := [attempt.record.offset for attempt in attempts if not attempt.is_ours]:
-            self._transaction.complete(tp, others)
-            attempts = [attempt for attempt in attempts if attempt.is_ours]
-        if self._settings.workers > 1:
-            for attempt in attempts:
+        ours = [attempt for attempt in attempts if attempt.is_ours]
+        offsets = [attempt.record.offset for attempt in ours]
+        self._current, last = attempts[-1], attempts[-1].record.offset
+        # A record that is not ours counts when those before it are complete: few are unfinished at once.
+        self._transaction.take_in(tp, offsets, records[0].offset)
+        if ours and self._is_early(records[0]):
+            self._records.wait_on(ours)
+            self._transaction.complete(tp, offsets)
+        elif self._settings.workers > 1:
+            for attempt in ours:
                 self._lanes.put(attempt)
-        elif attempts and not self._records.process_all(attempts):
-            if len(attempts) > 1:
-                self._alone = len(attempts)  # Single transactions show the record at fault.
+        elif ours and not self._records.process_all(ours):
+            if len(ours) > 1:
+                self._alone = len(ours)  # Single transactions show the record at fault.
             return False
+        if last not in offsets[-1:]:
+            self._transaction.pass_by(tp, last)
         return True
 
     def _attempts(self, tp: TopicPartition, records: list[ConsumerRecord]) -> list[Attempt]:
-        """The attempts for these records, up to the first record that is not due. From there on, records
-        are read again when the partition is resumed."""
-        if tp in self._resting:
-            return []
         was_complete = self._transaction.progress(tp).was_complete
-        if tp.topic not in self._retry_topics:
+        if tp.topic != self._postponed_topic:
             return [Attempt(tp, each, each, 0, not was_complete(each.offset)) for each in records]
         attempts: list[Attempt] = []
         for record in records:
-            earlier = read_failure(record.headers)
+            earlier, is_ours = read_failure(record.headers), not was_complete(record.offset)
             if earlier is None:
-                attempts.append(Attempt(tp, record, record, 0, not was_complete(record.offset)))
+                attempts.append(Attempt(tp, record, record, 0, is_ours))
                 continue
-            if earlier.due_ms > self._clock.time_ms():
-                # All later records of this topic are due later.
-                self._consumer.seek(tp, record.offset)
-                self._consumer.pause([tp])
-                self._resting[tp] = earlier.due_ms
-                break
-            # Retries of other groups in the same topic are left to those groups.
-            is_ours = earlier.group_id == self._group_id and not was_complete(record.offset)
+            # Records of a group whose topic has the same name are left to that group.
+            is_ours = is_ours and earlier.group_id == self._group_id
             origin = earlier.back_at_origin(record)
-            attempts.append(Attempt(tp, record, origin, earlier.attempts, is_ours))
+            attempts.append(Attempt(tp, record, origin, earlier.attempts, is_ours, earlier.retries))
         return attempts
 
     def _room_for_postponed(self) -> str:
@@ -476,8 +485,6 @@ class Processor:
         self._forget(partitions)
 
     def _forget(self, partitions: list[TopicPartition]) -> None:
-        for tp in partitions:
-            self._resting.pop(tp, None)
         self._lanes.drop(partitions)
         self._transaction.drop(partitions)
         self._records.forget(partitions)

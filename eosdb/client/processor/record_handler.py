@@ -1,5 +1,5 @@
-"""Processes one record until it has results, or is sent on: to a retry topic, the dead letter topic, or
-the topic of postponed records.
+"""Processes one record until it has results, or is sent on: to the group's topic of postponed records,
+or to the dead letter topic.
 
 A transaction holds all results of a record or none. So a failing record does not affect earlier ones, and
 can be tried again in the same transaction. A line is logged for each failed attempt, and for each dead
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 from eosdb.client.processor import handlers
 from eosdb.client.processor.config import ProcessorSettings
-from eosdb.client.processor.failure import BatchFailed, Failure, RetryAt
+from eosdb.client.processor.failure import BatchFailed, Failure, RetryAt, read_failure
 from eosdb.client.processor.handlers import AnyHandler
 from eosdb.client.processor.progress import is_complete
 from eosdb.client.processor.transaction import ProcessingTransaction
-from eosdb.errors import EosdbError, HandlerFailedError
+from eosdb.errors import EosdbError, HandlerFailedError, InvalidTimestampError
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import Notice, Untold, one_line
 from eosdb.model.records.serializing import serialized
@@ -37,7 +37,9 @@ class Attempt(NamedTuple):
     before: int = 0
     """The number of attempts in earlier topics."""
     is_ours: bool = True
-    """Whether it is to be processed: it is no retry of another group, and was not complete before."""
+    """Whether it is to be processed: it waited for no other group, and was not complete before."""
+    retries: int = 0
+    """How many of the `retry_delays_ms` it has waited for."""
 
     @property
     def key(self) -> tuple[TopicPartition, int]:
@@ -93,6 +95,8 @@ class RecordHandler:
         self._failures: dict[tuple[TopicPartition, int], Failure] = {}
         self._dead: set[tuple[TopicPartition, int]] = set()
         """The failed records that become dead letters when the transaction is committed."""
+        self.back_ms = 0
+        """When a record comes again that was postponed until a time that was over."""
         self._untold = Untold()
 
     def tell(self) -> None:
@@ -152,7 +156,12 @@ class RecordHandler:
             if error is None:
                 return True
             if isinstance(error, RetryAt):
-                return self._postpone(attempt, error)
+                try:
+                    error._check(self._clock.time_ms())
+                except InvalidTimestampError as not_a_time:
+                    error = not_a_time
+                else:
+                    return self._postpone(attempt, error)
             self._note_failure(attempt, error)
             if self._has_attempts(attempt):
                 return False
@@ -160,7 +169,7 @@ class RecordHandler:
             if self.transaction.is_broken:
                 return False
         self._give_up(attempt, self._failures[attempt.key])
-        return True
+        return not self.transaction.is_broken
 
     def refused(self, attempt: Attempt, error: EosdbError) -> None:
         """Count a failure of a record whose results were refused at the commit. Raises `error` if the
@@ -224,7 +233,7 @@ class RecordHandler:
             catalog.ATTEMPT_FAILED,
             failure,
             trace=catalog.ATTEMPT_FAILED.traced(error),
-            attempts=self.settings.max_attempts * (len(self.settings.retry_topics) + 1),
+            attempts=self.settings.max_attempts * (len(self.settings.retry_delays_ms) + 1),
             next_step=step,
             next_step_text=step_text,
             delay_ms=delay_ms,
@@ -238,12 +247,10 @@ class RecordHandler:
             return "retry", pause_ms, f"tried again in {pause_ms} ms"
         if settings.dead_letter_topic is None:
             return "stop", 0, "the processor stops: there is no dead_letter_topic"
-        stage = settings.stage(attempt.tp.topic)
-        name = settings.own_topics[stage]
-        if stage < len(settings.retry_topics):
-            delay_ms = settings.retry_delays_ms[stage]
-            return "retry_topic", delay_ms, f"tried again in {delay_ms} ms, by way of {name}"
-        return "dead_letter", 0, f"goes to the dead letter topic {name}"
+        if attempt.retries < len(settings.retry_delays_ms):
+            delay_ms = settings.retry_delays_ms[attempt.retries]
+            return "retry_later", delay_ms, f"tried again in {delay_ms} ms; later records go on"
+        return "dead_letter", 0, f"goes to the dead letter topic {settings.dead_letter_topic}"
 
     def _log(self, notice: Notice, failure: Failure, **values: Any) -> None:
         """Keep a line about a failed record for `tell`."""
@@ -263,7 +270,9 @@ class RecordHandler:
     def _failure(self, attempt: Attempt, error: Exception, counted: int) -> Failure:
         earlier = self._failures.get(attempt.key)
         count = (attempt.before if earlier is None else earlier.attempts) + counted
-        return Failure.of(attempt.origin, error, self.group_id, count, self._clock.time_ms())
+        now = self._clock.time_ms()
+        failure = Failure.of(attempt.origin, error, self.group_id, count, now)
+        return replace(failure, retries=attempt.retries)
 
     def _check_may_give_up(self, attempt: Attempt, error: Exception) -> None:
         """Commit the records before this one and raise HandlerFailedError if there is no dead letter
@@ -295,10 +304,12 @@ class RecordHandler:
     def _ready(self, key: object, result: object) -> ProducerRecord:
         if isinstance(result, (bytes, str)):
             result = ProducerRecord(value=result, key=key)
+        elif type(result) is tuple and len(result) == 2:
+            result = ProducerRecord(key=result[0], value=result[1])
         if not isinstance(result, ProducerRecord):
             raise TypeError(
                 f"the handler returned a value of type {type(result).__name__}; expected bytes, str, "
-                "ProducerRecord, several of those, or None"
+                "a pair of key and value, ProducerRecord, a list of those, or None"
             )
         topic = result.topic or self._sink
         if topic is None:
@@ -316,22 +327,39 @@ class RecordHandler:
     def _postpone(self, attempt: Attempt, error: RetryAt) -> bool:
         """Postpone the record until its handler's time. Returns False if the transaction is broken."""
         if not self.transaction.is_broken:
-            topic = self._room_for_postponed()
-            failure = replace(self._failure(attempt, error, 0), due_ms=error.when_ms)
-            self._send_on(attempt, failure, topic, "postponed", error.when_ms)
+            now = self._clock.time_ms()
+            due_ms, soon_ms = max(error.when_ms, now), now + self.settings.retry_backoff_ms
+            if due_ms < soon_ms and attempt.record.topic == self._room_for_postponed():
+                # It was postponed before: a time that is over must not make a loop without a pause.
+                due_ms = self.back_ms = soon_ms
+            failure = replace(self._failure(attempt, error, 0), retries=0)
+            self._send_later(attempt, failure, "postponed", due_ms)
         return not self.transaction.is_broken
 
     def _give_up(self, attempt: Attempt, failure: Failure) -> None:
-        settings = self.settings
-        stage = settings.stage(attempt.tp.topic)
-        is_dead = stage == len(settings.retry_topics)
-        if not is_dead:
-            due_ms = self._clock.time_ms() + settings.retry_delays_ms[stage]
-            failure = replace(failure, due_ms=due_ms)
-        name = "dead_lettered" if is_dead else "retried"
-        self._send_on(attempt, failure, settings.own_topics[stage], name)
-        if is_dead:
+        delays, topic = self.settings.retry_delays_ms, self.settings.dead_letter_topic
+        if attempt.retries < len(delays):
+            due_ms = self._clock.time_ms() + delays[attempt.retries]
+            self._send_later(
+                attempt, replace(failure, retries=attempt.retries + 1), "retried", due_ms
+            )
+        elif topic is not None:
+            self._send_on(attempt, failure, topic, "dead_lettered")
             self._dead.add(attempt.key)
+
+    def _send_later(self, attempt: Attempt, failure: Failure, name: str, due_ms: int) -> None:
+        topic = self._room_for_postponed()
+        if not self.transaction.is_broken:
+            self._send_on(attempt, replace(failure, due_ms=due_ms), topic, name, due_ms)
+
+    def wait_on(self, attempts: list[Attempt]) -> None:
+        """Let records wait that have come before their time, by a clock that was ahead."""
+        for record in [attempt.record for attempt in attempts]:
+            failure = read_failure(record.headers)
+            given: Any = {"headers": record.headers, "deliver_at": failure and failure.due_ms}
+            self.transaction.send(
+                ProducerRecord(topic=record.topic, key=record.key, value=record.value, **given)
+            )
 
     def _send_on(
         self, attempt: Attempt, failure: Failure, topic: str, name: str, due_ms: int | None = None

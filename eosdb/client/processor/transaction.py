@@ -41,6 +41,7 @@ from eosdb.model.values import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     ProducerRecord,
+    ScheduledRecord,
     TopicPartition,
 )
 
@@ -118,10 +119,11 @@ class ProcessingTransaction(ABC):
             self._progress[tp] = Progress(self._consumer.committed([tp]).get(tp))
         return self._progress[tp]
 
-    def take_in(self, tp: TopicPartition, offsets: Sequence[int]) -> None:
-        """Note that records are being processed."""
-        self.progress(tp).take(offsets)
-        self._starts.setdefault(tp, offsets[0])
+    def take_in(self, tp: TopicPartition, offsets: Sequence[int], first: int | None = None) -> None:
+        """Note that records are being processed; `first` is the first offset that was read with them."""
+        if offsets:
+            self.progress(tp).take(offsets)
+        self._starts.setdefault(tp, offsets[0] if first is None else first)
         self.taken_in += len(offsets)
 
     @abstractmethod
@@ -143,6 +145,13 @@ class ProcessingTransaction(ABC):
         self._progress[tp].complete(offsets)
         self._touched.add(tp)
         self.records += len(offsets)
+
+    def pass_by(self, tp: TopicPartition, offset: int) -> None:
+        """Note that up to this offset the records that were not taken in need nothing."""
+        self.begin()
+        self._progress[tp].pass_by(offset)
+        self._touched.add(tp)
+        self.records += 1
 
     def let_go(self) -> Offsets:
         """Commit before a pause if the transaction holds the write lock. Returns the same as `commit`, and
@@ -341,7 +350,9 @@ class Place(NamedTuple):
     path: str
     begin: BeginUnit
     make_topic: Callable[[str], object]
-    """Creates a topic for postponed records, unless it exists."""
+    """Creates a topic for dead letters or postponed records, unless it exists."""
+    waiting: Callable[[str], Sequence[ScheduledRecord]]
+    """Returns the records that wait to enter a topic."""
 
 
 class _Undone(Exception):

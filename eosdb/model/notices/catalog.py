@@ -33,7 +33,7 @@ ATTEMPT_FAILED: Final = Notice(
     PROCESSOR, WARNING, "attempt_failed", (*_RECORD, "attempt", "error", "next_step", "delay_ms"),
     "group %(group_id)s: %(topic)s-%(partition)d offset %(offset)d: attempt %(attempt)d of %(attempts)d "
     "failed: %(cause)s; %(next_step_text)s",
-    "a handler has failed; `next_step` is `retry`, `retry_topic`, `dead_letter` or `stop`, `delay_ms` "
+    "a handler has failed; `next_step` is `retry`, `retry_later`, `dead_letter` or `stop`, `delay_ms` "
     "the pause before it; with a traceback where the logger is set to DEBUG",
 )  # fmt: skip
 DEAD_LETTER: Final = Notice(

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb import ConsumerRecord, UserTransaction
+from eosdb import ConsumerRecord, ProducerRecord, UserTransaction
 from eosdb.client.processor.handlers import takes_transaction
 from tests.cases import each
-from tests.client.processor.work import Run, feed, values
+from tests.client.processor.work import Run, feed, read, values
 
 
 @pytest.fixture(autouse=True)
@@ -139,3 +139,34 @@ def test_another_file_and_the_users_own_producer_are_the_users_business(
         producer.flush()
         assert values(other, "t") == [b"a"]
     assert values(db) == [b"a"]
+
+
+# -- what it returns ------------------------------------------------------------------------------
+
+RETURNED: list[tuple[object, list[tuple[bytes, bytes]] | None]] = [
+    # what a handler of the record k → v returns, and the keys and values that are stored; None: it fails
+    ("x", [(b"kv", b"x")]),
+    (["x", "y"], [(b"kv", b"x"), (b"kv", b"y")]),
+    (("key", "x"), [(b"key", b"x")]),
+    ([("key", "x"), "y"], [(b"key", b"x"), (b"kv", b"y")]),
+    ((("a", "x"), ("b", "y")), [(b"a", b"x"), (b"b", b"y")]),
+    ((ProducerRecord(value="x", key="a"), "y"), [(b"a", b"x"), (b"kv", b"y")]),
+    ((), []),
+    (("a", "b", "c"), None),
+    (("a",), None),
+]
+
+
+def test_a_pair_is_a_key_and_a_value_as_for_send_many(db: eosdb.Database, run: Run) -> None:
+    for batch in (False, True):
+        for returned, stored in RETURNED:
+            db.admin.create_topic(name := f"out{RETURNED.index((returned, stored))}{batch}")
+            feed(db, b"v")
+            report = run(
+                lambda _, returned=returned: returned, name, batch=batch, max_attempts=1,
+                dead_letter_topic="dlq",
+            )  # fmt: skip
+            own = None if batch else b"kv"
+            expected = [(own if key == b"kv" else key, value) for key, value in stored or ()]
+            assert [(record.key, record.value) for record in read(db, name)] == expected, returned
+            assert report.dead_lettered == (stored is None)

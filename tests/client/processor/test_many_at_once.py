@@ -112,12 +112,12 @@ def test_a_slow_record_holds_only_its_key(timed: eosdb.Database) -> None:
     handler = Gates("a1")
     send(timed, *keyed("a1", "a2", "b1", "b2", "-1", "-2"))
     with running(timed, handler):
-        eventually(lambda: committed(timed) == (0, "eosdb 6 1"))
+        eventually(lambda: committed(timed) == (0, "eosdb:0 6 1"))
         send(timed, *keyed("b3", "a3", "c1"))
-        eventually(lambda: committed(timed) == (0, "eosdb 9 1 6"))
+        eventually(lambda: committed(timed) == (0, "eosdb:0 9 1 6"))
         assert "a2" not in handler.begun
         handler.let_go("a1")
-        eventually(lambda: committed(timed) == (9, ""))
+        eventually(lambda: committed(timed) == (9, "eosdb:9"))
     assert [each for each in handler.begun if each[0] == "a"] == ["a1", "a2", "a3"]
     assert values(timed) == [b"-1", b"-2", b"A1", b"A2", b"A3", b"B1", b"B2", b"B3", b"C1"]
 
@@ -126,9 +126,9 @@ def test_records_without_a_key_wait_for_nobody(timed: eosdb.Database) -> None:
     handler = Gates("-1", "-2", "-3")
     send(timed, *keyed("-1", "-2", "-3", "-4"))
     with running(timed, handler):
-        eventually(lambda: committed(timed) == (0, "eosdb 4 1 1"))
+        eventually(lambda: committed(timed) == (0, "eosdb:0 4 1 1"))
         handler.let_go("-1", "-2", "-3")
-        eventually(lambda: committed(timed) == (4, ""))
+        eventually(lambda: committed(timed) == (4, "eosdb:4"))
 
 
 def test_no_more_run_at_once_than_there_are_workers(db: eosdb.Database, run: Run) -> None:
@@ -204,10 +204,10 @@ def test_retries_hold_only_their_key_and_come_before_what_is_behind(
     send(timed, *keyed("a1", "a2", "b1", "-1"))
     settings: Any = {"max_attempts": 2, "dead_letter_topic": "dead", "retry_backoff_ms": 300}
     with running(timed, handle, workers=2, **settings):
-        eventually(lambda: committed(timed)[1] == "eosdb 4 1")
+        eventually(lambda: committed(timed)[1] == "eosdb:0 4 1")
         assert "a2" not in tried
         is_seen.set()
-        eventually(lambda: committed(timed) == (4, ""))
+        eventually(lambda: committed(timed) == (4, "eosdb:4"))
     assert [each for each in tried if each[0] == "a"] == ["a1", "a1", "a2"]
     assert values(timed, "dead") == [b"a1"]
     assert values(timed) == [b"-1", b"A2", b"B1"]
@@ -230,20 +230,20 @@ def test_the_records_of_a_retry_topic_are_many_at_once_too(db: eosdb.Database, r
 
 def test_a_foreign_record_in_a_retry_topic_is_processed_once(timed: eosdb.Database) -> None:
     """It has no headers of a failure, and its partition's first record is unfinished."""
-    timed.admin.create_topic("dead.retry.1")
+    timed.admin.create_topic("__eosdb.postponed.g")
     with timed.producer() as producer:
         for word in ("a1", "b1"):
-            producer.send("dead.retry.1", word, key=word[0])
+            producer.send("__eosdb.postponed.g", word, key=word[0])
     settings: Any = {"retry_delays_ms": (1,), "dead_letter_topic": "dead", "workers": 2}
-    retries = TopicPartition("dead.retry.1", 0)
+    retries = TopicPartition("__eosdb.postponed.g", 0)
     with (
         pytest.raises(KeyboardInterrupt),
         running(timed, interrupted_at("a1"), **settings),
     ):
-        eventually(lambda: committed(timed, retries) == (0, "eosdb 2"))
+        eventually(lambda: committed(timed, retries) == (0, "eosdb:0 2"))
         interrupted.set()
     with running(timed, upper, **settings):
-        eventually(lambda: committed(timed, retries) == (2, ""))
+        eventually(lambda: committed(timed, retries) == (2, "eosdb:2"))
     assert values(timed) == [b"A1", b"B1"]
 
 
@@ -253,7 +253,7 @@ def test_the_hand_is_full_before_an_offsets_metadata_is(timed: eosdb.Database) -
     send(timed, *keyed(*(f"{key}{number}" for number in range(2 * MOST) for key in "ab")))
     consumer = {"max_poll_interval_ms": 600, "session_timeout_ms": 6_000}
     with running(timed, handler, consumer=consumer, transaction_size=10_000):
-        full = f"eosdb {2 * MOST - 2}" + " 2" * (MOST - 2)
+        full = f"eosdb:0 {2 * MOST - 2}" + " 2" * (MOST - 2)
         eventually(lambda: committed(timed) == (0, full))
         begun = time.monotonic()
         eventually(
@@ -263,7 +263,7 @@ def test_the_hand_is_full_before_an_offsets_metadata_is(timed: eosdb.Database) -
         assert timed.broker.describe_group("g").state == "Stable"
         assert timed.broker.describe_group("g").generation_id == 1
         handler.let_go("a0")
-        eventually(lambda: committed(timed) == (4 * MOST, ""))
+        eventually(lambda: committed(timed) == (4 * MOST, f"eosdb:{4 * MOST}"))
     assert len(read(timed)) == 4 * MOST
 
 
@@ -274,11 +274,11 @@ def test_what_was_complete_before_a_restart_is_not_processed_again(timed: eosdb.
         pytest.raises(KeyboardInterrupt),
         running(timed, interrupted_at("a1"), workers=2),
     ):
-        eventually(lambda: committed(timed)[1] == "eosdb 5 2")
+        eventually(lambda: committed(timed)[1] == "eosdb:0 5 2")
         interrupted.set()
     handler.let_go("a1")
     with running(timed, handler):
-        eventually(lambda: committed(timed) == (5, ""))
+        eventually(lambda: committed(timed) == (5, "eosdb:5"))
     assert handler.begun == ["a1", "a2"]
     assert values(timed) == [b"A1", b"A2", b"B1", b"B2", b"C1"]
 
@@ -313,9 +313,9 @@ def test_stopping_waits_for_running_handlers_keeps_their_results_and_begins_none
         threading.Timer(0.2, handler.let_go, ["a1"]).start()
     assert sorted(handler.begun) == ["a1", "b1"]
     assert values(timed) == [b"A1", b"B1"]
-    assert committed(timed) == (2, "")
+    assert committed(timed) == (2, "eosdb:2")
     with running(timed, handler):
-        eventually(lambda: committed(timed) == (5, ""))
+        eventually(lambda: committed(timed) == (5, "eosdb:5"))
     assert values(timed) == [b"A1", b"A2", b"B1", b"C1", b"D1"]
 
 
@@ -390,7 +390,7 @@ def test_a_call_whose_record_was_read_again_ends_before_the_next_of_its_key(
         eventually(lambda: handler.ended.count("b1") == 2)
         assert handler.begun.count("a1") == 1
         handler.let_go("a1")
-        eventually(lambda: committed(timed) == (2, ""))
+        eventually(lambda: committed(timed) == (2, "eosdb:2"))
     assert processor.metrics()["abort-total"] == 1
     assert values(timed) == [b"2 of A1", b"B1"]
 
@@ -408,7 +408,9 @@ def test_partitions_move_to_another_copy_while_their_records_are_in_hand(
             slow.let_go("a1")
             eventually(lambda: len(values(timed)) == 4)
             eventually(
-                lambda: {committed(timed, TopicPartition("in", n)) for n in (0, 1)} == {(2, "")}
+                lambda: (
+                    {committed(timed, TopicPartition("in", n)) for n in (0, 1)} == {(2, "eosdb:2")}
+                )
             )
     assert values(timed) == [b"A1", b"A1", b"B1", b"B1"]
 
@@ -430,14 +432,14 @@ def test_a_topic_made_anew_while_its_records_are_in_hand_begins_anew(
     handler = Gates("a1")
     send(timed, *keyed("a1", "a2", "b1"))
     with running(timed, handler):
-        eventually(lambda: committed(timed)[1] == "eosdb 3 1")
+        eventually(lambda: committed(timed)[1] == "eosdb:0 3 1")
         timed.admin.delete_topic("in")
         timed.admin.create_topic("in", partitions=2)
         send(timed, *keyed("x1", "y1"))
-        eventually(lambda: committed(timed) == (2, ""))
+        eventually(lambda: committed(timed) == (2, "eosdb:2"))
         handler.let_go("a1")
         send(timed, *keyed("z1"))
-        eventually(lambda: committed(timed) == (3, ""))
+        eventually(lambda: committed(timed) == (3, "eosdb:3"))
     assert values(timed) == [b"B1", b"X1", b"Y1", b"Z1"]
 
 

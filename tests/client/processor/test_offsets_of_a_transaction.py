@@ -38,9 +38,12 @@ def test_an_offset_of_a_topic_that_is_gone_is_not_committed_to_the_one_of_its_na
         for tp in (ONE, OTHER):
             tx.take_in(tp, [29])
             tx.complete(tp, [29])
-    assert tx._offsets() == {ONE: OffsetAndMetadata(30), OTHER: OffsetAndMetadata(30)}
+    assert tx._offsets() == {
+        ONE: OffsetAndMetadata(30, "eosdb:30"),
+        OTHER: OffsetAndMetadata(30, "eosdb:30"),
+    }
     reader.topic_ids[ONE] = UUID(int=3)
     with tx.batch():
-        assert tx._offsets() == {OTHER: OffsetAndMetadata(30)}
+        assert tx._offsets() == {OTHER: OffsetAndMetadata(30, "eosdb:30")}
         assert tx._starts == {OTHER: 29}
         assert tx._committer().topic_ids == reader.topic_ids

@@ -35,7 +35,9 @@ def test_each_record_becomes_its_result_under_its_key(db: eosdb.Database, run: R
     report = run(upper)
     assert [(r.key, r.value) for r in read(db)] == [(b"ka", b"A"), (b"kb", b"B")]
     assert report.processed == 2
-    assert db.broker.offset_fetch("g") == {TopicPartition("in", 0): eosdb.OffsetAndMetadata(2)}
+    assert db.broker.offset_fetch("g") == {
+        TopicPartition("in", 0): eosdb.OffsetAndMetadata(2, "eosdb:2")
+    }
 
 
 def test_a_second_run_goes_on_where_the_first_ended(db: eosdb.Database, run: Run) -> None:
@@ -202,7 +204,7 @@ def test_results_that_cannot_be_sent_are_failures_of_their_record_alone(
 
 
 @pytest.mark.slow
-def test_retries_wait_for_their_time_in_topics_of_their_own(
+def test_retries_wait_for_their_time_in_the_topic_of_the_group(
     db: eosdb.Database, clock: ManualClock, run: Run
 ) -> None:
     tried: list[tuple[int, str, int]] = []
@@ -228,8 +230,33 @@ def test_retries_wait_for_their_time_in_topics_of_their_own(
     assert [(topic, offset) for _, topic, offset in tried] == [("in", 1)] * 4
     waits = [later[0] - earlier[0] for earlier, later in itertools.pairwise(tried)]
     assert [round(wait, -2) for wait in waits] == [1_000, 5_000, 20_000]
-    retried = [read_failure(read(db, f"dlq.retry.{i}")[0].headers) for i in (1, 2, 3)]
-    assert [failure.attempts for failure in retried if failure] == [1, 2, 3]
+    retried = [read_failure(record.headers) for record in read(db, "__eosdb.postponed.g")]
+    assert [(each.attempts, each.retries) for each in retried if each] == [(1, 1), (2, 2), (3, 3)]
+
+
+@pytest.mark.parametrize("second", ["g", "h"])
+def test_a_short_retry_does_not_wait_for_a_longer_one_of_its_group_or_of_another(
+    db: eosdb.Database, clock: ManualClock, second: str
+) -> None:
+    """Its group has a shorter delay since a deployment, or another group has the dead letter topic, too."""
+    calls: list[tuple[bytes, int]] = []
+
+    def handle(record: ConsumerRecord) -> None:
+        calls.append((record.value, clock.time_ms()))
+        if len(calls) == 1:
+            processor.stop()
+        if [value for value, _ in calls].count(record.value) == 1:
+            raise ValueError("later")
+
+    for group, value, delay_ms in (("g", b"long", 20_000), (second, b"short", 200)):
+        feed(db, value)
+        processor = db.processor(
+            "in", handle, group_id=group, max_attempts=1, dead_letter_topic="dlq",
+            retry_delays_ms=(delay_ms,),
+        )  # fmt: skip
+        processor.run(until_idle_ms=50)
+    first, again = (at for value, at in calls if value == b"short")
+    assert again - first < 1_000
 
 
 @pytest.mark.slow
@@ -252,7 +279,7 @@ def test_a_retry_survives_a_restart_and_what_fails_in_the_last_one_is_dead(
 
     first = db.processor("in", stop_after_c, "out", **settings)
     first.run()
-    assert values(db, "dlq.retry.1") == [b"bad"]
+    assert [waiting.value for waiting in db.admin.list_scheduled()] == [b"bad"]
     before = clock.time_ms()
     db.processor("in", fails_for(b"bad"), "out", **settings).run(until_idle_ms=50)
     assert clock.time_ms() - before > 50_000

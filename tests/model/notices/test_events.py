@@ -77,7 +77,7 @@ def test_63_failures_and_21_dead_letters_are_84_lines(
     assert {(str(f["partition"]), f["offset"], f["attempt"]) for f in failed} == places
     assert {(f["topic"], f["group_id"], f["error"]) for f in failed} == {("in", "g", "ValueError")}
     steps = (
-        ["retry", "retry", "dead_letter"] if not delays else ["retry_topic"] * 2 + ["dead_letter"]
+        ["retry", "retry", "dead_letter"] if not delays else ["retry_later"] * 2 + ["dead_letter"]
     )
     for number, step in enumerate(steps, 1):
         assert {f["next_step"] for f in failed if f["attempt"] == number} == {step}
