@@ -254,8 +254,8 @@ class Processor:
             self._attempt(partial(self._send_ended, 0))
 
     def _is_busy(self, is_frozen: bool) -> bool:
-        """Whether the group has not read everything, or a retry waits. (Records that a handler postponed may
-        wait: decisions/0091.)"""
+        """Whether the group has not read everything, or a retry waits. Records that a handler postponed may
+        wait (decisions/0091)."""
         if not self._idleness.is_idle():
             return True
         if is_frozen or not self._settings.retry_delays_ms:

@@ -208,8 +208,8 @@ class Producer(Closeable):
         `send_many`. With `deliver_at` the record is stored now, and enters its topic at that time.
 
         Returns a future of the RecordMetadata, or of the broker's error. Raises TypeError for what cannot
-        be serialized; or IllegalStateError, InvalidRecordError, InvalidTimestampError, MessageTooLargeError,
-        UnknownTopicOrPartitionError, RequestTimedOutError (full buffer): then abort a transaction.
+        be serialized; or IllegalStateError, InvalidRecordError, InvalidTimestampError,
+        UnknownTopicOrPartitionError, MessageTooLargeError, RequestTimedOutError: then abort a transaction.
         """
         settings = self._settings
         try:
