@@ -111,6 +111,8 @@ def write(
         {**options, **{name: value for name, value in named.items() if value is not None}}
     )
     lower = {name.lower(): value for name, value in given.items()}
+    if query.batch is not None and query.id is None and txn_app_id is None:
+        raise micro_batch.unknown()
     place = json.dumps([query.id, *map(lower.get, _WRITES)])
     run = query.run, query.batch
     if query.id is not None and query.batch is not None:
@@ -141,7 +143,7 @@ def foreach_batch(
 
     Several calls in one micro-batch are different writes, but the same rows to the same topic count as a
     repeat, unless option `writeName` tells them apart. `sink_id` names the query and its checkpoint; the
-    default is Spark's query id, which a Spark Connect session does not provide.
+    default is Spark's query id.
     """
     given = {"path": absolute(path), **_option_texts(options)}
     if topic is not None:

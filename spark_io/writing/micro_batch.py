@@ -30,7 +30,8 @@ from eosdb import AppendOnceResult, TopicPartition
 from eosdb.errors import BatchDiffersError
 from eosdb.model.damage import parsed
 from eosdb.model.notices import catalog
-from eosdb.spark_io.planning.errors import OtherTargetError
+from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
+from eosdb.spark_io.writing import connect
 from eosdb.spark_io.writing.writes import plan_of
 
 
@@ -53,7 +54,7 @@ def query_of(spark: SparkSession) -> Query:
         batch_id = context.getLocalProperty("streaming.sql.batchId")
         run = context.getLocalProperty("spark.sql.execution.id")
     except Exception:  # Spark Connect has no context.
-        return Query()
+        return Query(*connect.query())
     found = _running(spark, query_id)
     if found is not None:
         return found
@@ -104,6 +105,16 @@ def active(spark: Any) -> Iterator[None]:
 
 
 _RUN: Final = "run "
+
+
+def unknown() -> SparkOptionError:
+    """The error for a write of a micro-batch whose query is unknown, and which would be repeated."""
+    return SparkOptionError(
+        "this write is in a function for foreachBatch, and its query is not known here (df.write in a "
+        "thread of yours, or over Spark Connect): a replay would append the rows twice; nothing was "
+        "appended. Use eosdb.spark_io.write or foreach_batch, or give txnAppId, and as txnVersion the "
+        "number of the micro-batch"
+    )
 
 
 class Call(NamedTuple):

@@ -30,9 +30,10 @@ from pyspark.sql.types import StructType
 
 import eosdb
 from eosdb.errors import BatchDiffersError, SchemaOutOfDateError
+from eosdb.model.damage import parsed
 from eosdb.model.threads import Thread
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
-from eosdb.spark_io.writing import writes
+from eosdb.spark_io.writing import connect, micro_batch, writes
 from eosdb.spark_io.writing.micro_batch import Call, MicroBatch, WriteReport, left_out, of_result
 from eosdb.spark_io.writing.outgoing import Outgoing, WriteOptions, as_bytes, parse
 from eosdb.system.road import sync_path
@@ -232,9 +233,12 @@ _OF_TASK: Final = (
     "sql.streaming.queryId",
     "streaming.sql.batchId",
     "spark.jobGroup.id",
-    "spark.sql.streaming.checkpointLocation",
+    writes.LOCATION,
+    connect.QUERY,
+    "spark.sql.streaming.offsetLog.formatVersion",
 )
-"""Properties of a task: its query, micro-batch and run, and the session's folder of checkpoints."""
+"""Properties of a task: its query, micro-batch and run, the session's folder of checkpoints, and settings
+of a session that Spark has cloned for a query."""
 
 
 @dataclass(frozen=True)
@@ -250,6 +254,8 @@ class Staged(datasource.WriterCommitMessage):
     topics: frozenset[str]
     run: str | None = None
     checkpoints: str | None = None
+    connected: str | None = None
+    clone: str | None = None
 
 
 def stage(
@@ -262,7 +268,7 @@ def stage(
     writes of one micro-batch. Raises SparkOptionError for a row that its topic rejects."""
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
-    query_id, batch_id, run, checkpoints = (
+    query_id, batch_id, run, checkpoints, connected, clone = (
         None if context is None else context.getLocalProperty(name) for name in _OF_TASK
     )
     if options.micro_batch is not None:  # The user's threads have no local properties of Spark.
@@ -293,6 +299,8 @@ def stage(
         frozenset(topics),
         run,
         checkpoints,
+        connected,
+        clone,
     )
 
 
@@ -378,6 +386,8 @@ class BatchWriter(datasource.DataSourceArrowWriter):
             report, call = self._of_a_job(staged, sink_id, options.version, this)
         elif this is not None:
             report, call = self._within_a_micro_batch(staged, this)
+        elif any(m.clone for m in staged):
+            raise micro_batch.unknown()
         else:
             report = self._report(bring(options, staged, 0, self._own_id), staged, self._own_id, 0)
         if options.report is not None:
@@ -393,6 +403,9 @@ class BatchWriter(datasource.DataSourceArrowWriter):
             if m.query_id and m.batch_id:
                 checkpoint = writes.checkpoint_of(m.checkpoints, None, m.query_id)
                 return MicroBatch(m.query_id, int(m.batch_id), m.run, checkpoint)
+            query_id, run, checkpoint = parsed(m.connected or "[null, null, null]")
+            if (batch := writes.newest_batch(checkpoint)) is not None:
+                return MicroBatch(query_id, batch, run, checkpoint)
         return None
 
     def _of_a_job(
@@ -412,7 +425,7 @@ class BatchWriter(datasource.DataSourceArrowWriter):
             raise
         except BatchDiffersError as error:
             # Outside of a query, versions only increase, so a smaller one is an obsolete repeat.
-            if this is not None or error.newest == version:
+            if any(m.clone for m in staged) or this is not None or error.newest == version:
                 raise
             discard(staged)
             return left_out(

@@ -35,6 +35,7 @@ from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
 from eosdb.spark_io.planning.files import local
 from eosdb.spark_io.writing.outgoing import Outgoing, values
 
+LOCATION: Final = "spark.sql.streaming.checkpointLocation"
 _FOLDER: Final = "eosdb"
 """The folder of the notes in a checkpoint, beside Spark's own folders."""
 _NEW_NAME: Final = (
@@ -124,18 +125,25 @@ def last_write_of(checkpoint: str | None, sink: str) -> LastWrite | None:
 
 
 def checkpoint_of(location: str | None, name: str | None, query_id: str | None) -> str | None:
-    """The checkpoint of a query if the session names only the parent folder
-    (`spark.sql.streaming.checkpointLocation`), where Spark uses the query's name, or a random one. None if
-    this host does not have the checkpoint."""
+    """The checkpoint of a query: the folder, or below it if the session names only the parent
+    (`LOCATION`), where Spark uses the query's name, or a random one. None if this host does not have it."""
     if location is None or query_id is None:
         return None
     with contextlib.suppress(OSError):
         root = Path(local(location))
         by_age = sorted(root.iterdir(), key=lambda one: one.stat().st_mtime_ns, reverse=True)
-        for folder in [*([root / name] if name else []), *by_age]:
+        for folder in [root, *([root / name] if name else []), *by_age]:
             with contextlib.suppress(OSError, ValueError):
                 if parsed((folder / "metadata").read_text()).get("id") == query_id:
                     return str(folder)
+    return None
+
+
+def newest_batch(checkpoint: str | None) -> int | None:
+    """The micro-batch that the query runs: Spark notes its offsets before it."""
+    if checkpoint is not None:
+        with contextlib.suppress(OSError, ValueError):
+            return max(map(int, filter(str.isdigit, os.listdir(Path(checkpoint, "offsets")))))
     return None
 
 

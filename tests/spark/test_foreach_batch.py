@@ -3,16 +3,24 @@ micro-batch again. A thread of the user's, which Spark knows nothing of, reads a
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+import eosdb
 from eosdb.spark_io import foreach_batch, read, read_stream, write
+from tests.crash.children import environment
 from tests.spark import queries
 from tests.spark.conftest import numbers
 from tests.spark_io.like_spark import forget_last_batch
 from tests.spark_io.making import append, numbers_in, out
+from tests.tidy.tree import ROOT
 
 SMALL, LARGE = "CAST(CAST(value AS STRING) AS INT) < 40", "CAST(CAST(value AS STRING) AS INT) >= 40"
 
@@ -70,3 +78,30 @@ def test_a_thread_reads_and_writes_like_any_other(spark: Any, target: Path) -> N
     )
     assert [report.rows for report in made] == [20, 20]  # type: ignore[attr-defined]
     assert in_threads(lambda: read(other, target, subscribe="out").count()) == [20]
+
+
+def test_over_spark_connect_a_replay_after_a_kill_doubles_nothing(
+    pipe: Path, tmp_path: Path
+) -> None:
+    """Spark names the query nowhere there. Two queries with one plan run at once, their rows differ on
+    replay, and a write whose query is unknown is refused."""
+    pytest.importorskip("grpc_status")
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    (folder / "kill").touch()
+    topics = ("good", "bad", "direct", "thread")
+    with eosdb.connect(pipe) as db:
+        for topic in topics[2:]:
+            db.admin.create_topic(topic)
+    for expected in (-signal.SIGKILL, 0):
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", "tests.spark.connected", pipe, folder],
+            cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == expected, done.stderr
+    for topic in topics:
+        found = sorted(int(value.partition(b"-")[0]) for value in out(pipe, topic))
+        assert found == list(range(100)), topic
+    assert out(pipe, "more") == [b"0"]
+    assert "its query is not known here" in done.stdout
+    assert "newest batch is 9" in done.stdout

@@ -29,6 +29,8 @@ from eosdb.spark_io.source import EosdbDataSource
 SCHEMA = StructType().add("value", BinaryType())
 VALUES = pa.schema([("value", pa.binary())])
 LOCATION = "spark.sql.streaming.checkpointLocation"
+CLONE = {"spark.sql.streaming.offsetLog.formatVersion": "1"}
+"""What Spark sets in the session that it clones for a query."""
 
 
 def texts(options: Mapping[str, object]) -> dict[str, str]:
@@ -80,7 +82,8 @@ class Reader:
 
 
 class Session:
-    """What `eosdb.spark_io` asks of a session. Local properties are those of the thread that made it."""
+    """What `eosdb.spark_io` asks of a session. Local properties are those of the thread that made it; the
+    settings of the query's clone are there in any thread."""
 
     def __init__(self, query: Query | None = None, local: Mapping[str, str] | None = None) -> None:
         self._local, self._thread = dict(local or {}), threading.current_thread()
@@ -89,7 +92,8 @@ class Session:
         self._jsparkSession = query
 
     def local(self) -> dict[str, str]:
-        return self._local if threading.current_thread() is self._thread else {}
+        clone = {} if self._jsparkSession is None else CLONE
+        return clone | (self._local if threading.current_thread() is self._thread else {})
 
 
 class Frame:

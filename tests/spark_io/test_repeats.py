@@ -3,6 +3,7 @@ is skipped. Spark repeats a micro-batch that is not in its commit log."""
 
 from __future__ import annotations
 
+import json
 import uuid
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ import pytest
 
 import eosdb
 from eosdb.errors import BatchDiffersError
-from eosdb.spark_io import foreach_batch, write
+from eosdb.spark_io import SparkOptionError, foreach_batch, write
+from eosdb.spark_io.writing import connect
 from eosdb.spark_io.writing.micro_batch import Call, Calls, MicroBatch
 from eosdb.spark_io.writing.writes import Rows, rows_of, total
-from tests.spark_io.like_spark import Query, forget_last_batch, frame, to_topic
+from tests.spark_io.like_spark import Query, Session, forget_last_batch, frame, to_topic
 from tests.spark_io.making import append, expected, numbers_in, out
 
 
@@ -106,6 +108,38 @@ def test_foreach_batch_with_a_fixed_sink_id_knows_a_new_checkpoint_too(
     assert numbers_in(pipe, "good") == list(range(100))
     Query(pipe, tmp_path / "one").run(sink)
     assert numbers_in(pipe, "good") == list(range(150))
+
+
+@pytest.mark.slow
+def test_a_write_by_spark_whose_query_is_unknown_is_refused_unless_it_is_named(
+    pipe: Path, tmp_path: Path
+) -> None:
+    """In a thread of the user's, and over Spark Connect, a task does not know its query; only its session
+    shows that Spark cloned it for one. Over Spark Connect `write` leaves a setting that names the query."""
+
+    def run(*, connected: bool = False, keep: Any = bool, **options: str) -> None:
+        query = Query(pipe, tmp_path / "cp", startingOffsets='{"orders":{"0":1}}')
+        named = json.dumps([query.id(), query.runId(), str(tmp_path / "cp")])
+
+        def work(frame: Any, batch_id: int) -> None:
+            frame.sparkSession = Session(query, {connect.QUERY: named} if connected else {})
+            writer = frame.where(keep).write.format("eosdb").options(topic="more", **options)
+            writer.mode("append").save(str(pipe))
+
+        query.run(work)
+
+    with pytest.raises(SparkOptionError, match="its query is not known here"):
+        run()
+    for _ in range(2):
+        run(connected=True)
+        forget_last_batch(tmp_path / "cp")
+    assert numbers_in(pipe, "more") == list(range(1, 100))
+    with pytest.raises(BatchDiffersError, match="these rows are not those"):
+        run(connected=True, keep=large)
+    run(txnAppId="job", txnVersion="9")
+    forget_last_batch(tmp_path / "cp")
+    with pytest.raises(BatchDiffersError, match="newest batch is 9"):  # As of a new checkpoint.
+        run(txnAppId="job", txnVersion="0")
 
 
 @pytest.mark.slow
