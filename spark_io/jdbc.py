@@ -72,6 +72,8 @@ _SPARK_TYPES = {"INTEGER": "BIGINT", "REAL": "DOUBLE", "TEXT": "STRING", "BLOB":
 _RECORDS = ("committed_records", "all_records")
 _BUSY_MS = 30_000
 _ROWS_PER_TASK = 250_000
+_RANGES_PER_TASK = 200
+"""SQLite refuses an expression of more than a thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,9 @@ def jdbc_options(
         elif topics is not None:
             raise SparkOptionError(f"view {view} has no topics to choose from")
     return JdbcOptions(
-        url=f"jdbc:sqlite:file:{quote(name)}?mode=ro&busy_timeout={_BUSY_MS}",
-        table=view,
+        # Spark passes LIKE and startswith to SQLite, whose LIKE otherwise ignores the case.
+        url=f"jdbc:sqlite:file:{quote(name)}?mode=ro&busy_timeout={_BUSY_MS}&case_sensitive_like=true",
+        table='"' + view.replace('"', '""') + '"',
         options={
             "driver": DRIVER,
             "customSchema": ", ".join(
@@ -127,6 +130,8 @@ def jdbc_options(
                 for column, kind in columns.items()
                 if kind in _SPARK_TYPES
             ),
+            # Spark passes NaN and Infinity as names, which SQLite takes for columns.
+            "pushDownPredicate": str("REAL" not in columns.values()).lower(),
         },
         predicates=predicates,
     )
@@ -205,7 +210,8 @@ def _predicates(
         start = offsets.log_start_offset
         while start < end:
             stop = min(start + rows_per_task, end)
-            if filled and filled + stop - start > rows_per_task:
+            is_full = filled + stop - start > rows_per_task or len(tasks[-1]) == _RANGES_PER_TASK
+            if filled and is_full:
                 tasks.append([])
                 filled = 0
             first = consistent_cut.first_offset(start, file_id, tp.topic, numbers[tp.topic])

@@ -81,6 +81,7 @@ def test_a_typed_view_keeps_its_types(spark: Any, db_path: Path) -> None:
     }  # fmt: skip
     assert frame.selectExpr("sum(delay)", "max(km)").collect() == [(45 * BIG, 4.5)]
     assert frame.where("carrier = 'UA' AND delay IS NULL").count() == 1
+    assert frame.where("km < double('Infinity') AND km <> double('NaN')").count() == 10
 
 
 def test_jdbc_reads_what_a_pinned_consumer_reads(
@@ -106,3 +107,31 @@ def test_jdbc_reads_what_a_pinned_consumer_reads(
             ends[tp] = max(ends[tp], int(end))
         assert seen == consumed(written, ends)
         no_transaction_in_part(seen)
+
+
+LIKE = [
+    f"{negated}{form}"
+    for negated in ("", "NOT ")
+    for form in (
+        "name LIKE 'a%'", "name LIKE '%A'", "startswith(name, 'an')", "contains(name, 'NN')",
+        "endswith(name, 'na')", r"startswith(name, 'a_')", r"contains(name, '\\\\')", "contains(name, '%')",
+        "name IN ('anna', 'x')", "name > 'a'",
+    )
+]  # fmt: skip
+
+
+def test_a_filter_finds_the_same_rows_in_sqlite_as_in_spark(spark: Any, db_path: Path) -> None:
+    names = ["Anna", "anna", "ANNA", "a_b", "axb", "A%b", "a\\b", "a'b", "", None, "äÄ"]
+    with eosdb.connect(db_path) as db:
+        db.admin.create_topic("t")
+        db.admin.create_view("order", "t", {"name": "TEXT"})
+        with db.begin() as tx:
+            for name in names:
+                tx.publish("t", json.dumps({"name": name}))
+    frame = read_jdbc(spark, db_path, view="order")
+    local = spark.createDataFrame(frame.collect(), frame.schema)
+    both = {
+        like: [sorted(f"{row.name}" for row in one.where(like).collect()) for one in (frame, local)]
+        for like in LIKE
+    }
+    assert {like: rows for like, rows in both.items() if rows[0] != rows[1]} == {}

@@ -31,6 +31,19 @@ def test_tasks_are_ranges_of_offsets_that_reach_the_index(shop: Path) -> None:
     assert total == expected
 
 
+def test_any_number_of_partitions_and_any_view_can_be_read(db_path: Path) -> None:
+    with eosdb.connect(db_path, durability="off") as db:
+        db.admin.create_topic("wide", partitions=1_100)
+        db.admin.create_view("order", "wide", {"name": "TEXT"})
+        with db.producer() as producer:
+            for partition in range(1_100):
+                producer.send("wide", b"{}", partition=partition)
+        for view in ("committed_records", "order"):
+            options = jdbc_options(db_path, view)
+            sql = f"SELECT count(*) FROM {options.table} WHERE "
+            assert sum(n for one in options.predicates for (n,) in db.query(sql + one)) == 1_100
+
+
 def test_what_cannot_be_read_says_so(shop: Path) -> None:
     for arguments, text in (
         ({"view": "no_such"}, "no table or view 'no_such'"),
@@ -46,7 +59,9 @@ def test_what_cannot_be_read_says_so(shop: Path) -> None:
 def test_odd_paths_are_quoted(tmp_path: Path) -> None:
     path = tmp_path / "a b?c#d%.db"
     fill(path, 10)
-    assert jdbc_options(path).url.endswith("/a%20b%3Fc%23d%25.db?mode=ro&busy_timeout=30000")
+    assert jdbc_options(path).url.endswith(
+        "/a%20b%3Fc%23d%25.db?mode=ro&busy_timeout=30000&case_sensitive_like=true"
+    )
 
 
 # -- the driver ---------------------------------------------------------------------------------
