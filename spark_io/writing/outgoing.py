@@ -29,6 +29,7 @@ COLUMNS: Final = {
     "timestamp": ("timestamp",),
 }
 """The columns that a written DataFrame may have, with their Spark types."""
+_ONLY_BY_PRODUCER: Final = ("deliver_at", "deliver_after", "idempotency_key")
 _OPTIONS: Final = {
     "path", "topic", "txnappid", "txnversion", "checkpointlocation", "partitioner", "stagingdir",
     "includeheaders", "sinkid", "writename", "queryname", "microbatch", "report",
@@ -108,8 +109,13 @@ def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
 
 def check_columns(types: Mapping[str, str], topic: str | None) -> None:
     """Raises SparkOptionError if the DataFrame cannot be converted to records. Ignores unknown columns,
-    like Kafka's sink."""
+    like Kafka's sink, except those that have a meaning in eosdb."""
     for name, found in types.items():
+        if name.lower() in _ONLY_BY_PRODUCER:
+            raise SparkOptionError(
+                f"column {name}: a DataFrame's records enter their topic at once, and its write is known "
+                "by txnAppId and txnVersion; drop the column, or send such records with eosdb's producer"
+            )
         if name not in COLUMNS:
             if name.lower() in COLUMNS:
                 raise SparkOptionError(f"column {name}: rename it to {name.lower()}")

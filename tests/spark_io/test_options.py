@@ -107,6 +107,10 @@ GOOD = {"key": "string", "value": "binary"}
         ),
         ({"path": "x", "topic": "t"}, {"value": "int"}, "got int"),
         ({"path": "x", "topic": "t"}, {"value": "string", "Key": "string"}, "rename it to key"),
+        *(
+            ({"path": "x", "topic": "t"}, {**GOOD, name: "timestamp"}, f"column {name}: .* drop")
+            for name in ("deliver_at", "Deliver_At", "deliver_after", "idempotency_key")
+        ),
         ({"path": "x", "topic": "t", "kafka.partitioner.class": "C"}, GOOD, "option partitioner"),
         (
             {"path": "x", "topic": "t", "kafka.transactional.id": "C"},
