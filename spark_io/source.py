@@ -29,6 +29,8 @@ class Records:
     default, and for NULL, all topics."""
 
     def eval(self, path: pa.Array, subscribe: pa.Array | None = None) -> Iterator[pa.RecordBatch]:
+        if path[0].as_py() is None:
+            raise SparkOptionError("eosdb(path, topics): got NULL, expected the path of a file")
         topics = None if subscribe is None else subscribe[0].as_py()
         given = {} if topics is None else {"subscribe": topics}
         parsed = options.parse(given, streaming=False)

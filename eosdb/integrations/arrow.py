@@ -71,15 +71,22 @@ def batches(
     ):
         if block.size:
             columns = dict(zip(wanted, block.arrow(pa, wanted), strict=True))
-            yield pa.RecordBatch.from_arrays(
-                [
+            try:
+                arrays = [
                     _stored(name, columns[_STORED[name]])
                     if name in _STORED
                     else pa.repeat(pa.scalar(constants[name], TYPES[name]), block.size)
                     for name in names
-                ],
-                schema=schema(names),
-            )
+                ]
+            except OverflowError:
+                offsets, times = block.arrow(pa, ("offset", "timestamp"))
+                worst = pc.index(times, pc.max(times)).as_py()
+                raise InvalidTimestampError(
+                    f"{source_file or 'the file'}, {topic_partition}: the record at offset "
+                    f"{offsets[worst]} has a timestamp of {times[worst]} ms, which does not fit into "
+                    "microseconds; leave out the column timestamp (Spark: option columns), or the record"
+                ) from None
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema(names))
 
 
 def _stored(name: str, values: pa.Array) -> pa.Array:
@@ -87,10 +94,8 @@ def _stored(name: str, values: pa.Array) -> pa.Array:
         case "timestamp":
             try:
                 return pc.multiply_checked(values, 1_000).view(TYPES[name])
-            except pa.ArrowInvalid:
-                raise InvalidTimestampError(
-                    f"a timestamp of {pc.max(values)} ms does not fit into microseconds"
-                ) from None
+            except pa.ArrowInvalid as error:
+                raise OverflowError from error
         case "headers":
             return pa.array(map(_headers, values.to_pylist()), TYPES[name])
         case _:

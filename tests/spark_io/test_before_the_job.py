@@ -142,6 +142,8 @@ def test_null_for_the_topics_is_all_of_them(orders: Path) -> None:
     for topics in (None, pa.array([None], pa.string()), pa.array(["orders"])):
         found = list(Records().eval(pa.array([str(orders)]), topics))
         assert sum(batch.num_rows for batch in found) == 10
+    with pytest.raises(SparkOptionError, match="got NULL, expected the path"):
+        list(Records().eval(pa.array([None], pa.string())))
 
 
 def test_jdbc_says_that_it_cannot_read_a_live_file_in_a_folder_that_it_may_not_write(

@@ -22,6 +22,20 @@ from tests.spark_io.like_spark import SCHEMA, tables, texts
 from tests.spark_io.making import TP0, TP1, fill
 
 
+def test_a_time_beyond_microseconds_is_named_and_other_columns_are_read(shop: Path) -> None:
+    with eosdb.connect(shop) as db:
+        (base, *_) = db.broker.append(
+            TP0, RecordBatch([Record(b"", b"", (), n) for n in (1, 2**62)])
+        )
+        db.admin.abort_transaction(TP0, db.broker.offsets(TP0).last_stable_offset)
+    given = options.parse({"assign": '{"orders":[0]}'}, streaming=False)
+    planned = plan.batch([str(shop)], given)
+    said = rf"{shop.name}, orders-0: the record at offset {base + 1} has a timestamp of {2**62} ms"
+    with pytest.raises(eosdb.errors.InvalidTimestampError, match=said):
+        list(tasks.batches(planned, ("value", "timestamp"), given))
+    assert list(tasks.batches(planned, ("value", "offset"), given))
+
+
 def test_what_retention_takes_between_planning_and_reading_is_an_error_unless_allowed(
     shop: Path,
 ) -> None:
