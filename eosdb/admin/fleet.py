@@ -135,8 +135,8 @@ def _fill(
         report(done, len(paths))
         with _snapshot(path) as reader:
             for table, columns in used.items():
-                there = dict(_columns(reader, table))
-                if not there or not there.keys() >= dict(columns).keys():
+                there = {name.lower() for name, _ in _columns(reader, table)}
+                if not there or not there >= {name.lower() for name, _ in columns}:
                     raise InvalidRequestError(
                         f"{path}: {table} is missing, or lacks columns that it has in {paths[0]}; create "
                         "it in the same way, or leave the file out"

@@ -55,7 +55,8 @@ def test_the_column_file_tells_the_rows_apart(folder: Path) -> None:
         "SELECT r.file, count ( * ) FROM committed_records r NATURAL JOIN partition_offsets GROUP BY 1",
         "SELECT key FROM committed_records JOIN partition_offsets USING (file, topic) ORDER BY 1",
         "WITH n AS (SELECT file, count(*) AS n FROM amounts GROUP BY 1) SELECT max(n), min(n) FROM n",
-        "SELECT TOPIC, status, count(*) FROM all_records GROUP BY topic, STATUS",
+        "SELECT TOPIC, STATUS, count(*) FROM ALL_Records GROUP BY 1, 2",
+        "SELECT r.Topic FROM committed_records r nAtural JOIN Partition_Offsets ORDER BY 1",
         "SELECT amount FROM amounts WHERE amount = '3' UNION ALL SELECT 'none'",
         "SELECT kind, count(*) FROM journal GROUP BY kind ORDER BY kind",
         "SELECT 1",
@@ -127,6 +128,18 @@ def test_a_file_that_cannot_be_read_is_named(folder: Path, tmp_path: Path, damag
             db.admin.drop_view("amounts")
     with pytest.raises(eosdb.EosdbError, match=r"04\.db"):
         eosdb.fleet(tmp_path).query("SELECT * FROM amounts")
+
+
+def test_a_view_may_have_its_columns_in_another_case_in_another_file(
+    folder: Path, tmp_path: Path
+) -> None:
+    for name in ("03.db", "04.db"):
+        shutil.copy(folder / name, tmp_path)
+    with eosdb.connect(tmp_path / "04.db") as db:
+        db.admin.drop_view("amounts")
+        db.admin.create_view("Amounts", "orders", {"Amount": "INTEGER", "paid": "BOOLEAN"})
+    counts = eosdb.fleet(tmp_path).query("SELECT count(*), count(AMOUNT) FROM AMOUNTS")
+    assert counts.one() == (7, 3), "a view reads a JSON member of its column's very name"
 
 
 @pytest.mark.parametrize("path", ["nothing.db", "no/such/*.db", "."])
