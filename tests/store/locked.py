@@ -120,8 +120,9 @@ def held_by(program: str, path: Path) -> Iterator[str]:
 def check(told: str, path: Path, holder: str) -> None:
     """Whether the error is the one that everybody gets."""
     assert re.match(
-        rf"{re.escape(str(path))}: not written, because the write lock has been held( for 20 ms)? by "
-        rf"{holder}.*\. Try again when that transaction has ended, end it, or wait for longer",
+        rf"{re.escape(str(path))}: (not|neither read nor) written, because the write lock has been "
+        rf"held( for 20 ms)? by {holder}.*\. Try again when that transaction has ended, end it, or wait "
+        "for longer",
         told,
     ), told
 

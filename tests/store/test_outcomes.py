@@ -54,6 +54,8 @@ def test_what_sqlite_reports_is_undone_or_in_doubt_where_the_commit_may_stand_in
     found = translate(error, "shop.db")
     assert (type(found), found.outcome) == (kind, outcome)
     assert ("nothing was written" in str(found)) <= (outcome == "not written")
+    # An exclusive lock stops readers, too, and nobody is told that a read was not written.
+    assert (code == sqlite3.SQLITE_BUSY) == ("neither read nor written" in str(found))
 
 
 def test_a_system_call_that_is_refused_is_an_error_of_eosdbs() -> None:

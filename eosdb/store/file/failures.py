@@ -36,11 +36,13 @@ _OF_ITS_OWN: Final = (
 )
 
 
-def locked_error(path: str, holder: str, waited_ms: int | None = None) -> DatabaseLockedError:
-    """Return the error of a write that did not get the write lock in time; `holder` is empty if unknown."""
+def locked_error(
+    path: str, holder: str, waited_ms: int | None = None, *, so: str = "not written"
+) -> DatabaseLockedError:
+    """Return the error of a write that did not get the lock in time; `holder` is empty if unknown."""
     since = "" if waited_ms is None else f" for {waited_ms} ms"
     return DatabaseLockedError(
-        f"{path}: not written, because the write lock has been held{since} by {holder or UNSEEN}. Try "
+        f"{path}: {so}, because the write lock has been held{since} by {holder or UNSEEN}. Try "
         "again when that transaction has ended, end it, or wait for longer (BrokerConfig.lock_timeout_ms)"
     )
 
@@ -174,7 +176,8 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
         )
     primary = sqlite3.SQLITE_FULL if extended in _FULL_EXTENDED else extended & 0xFF
     if primary == sqlite3.SQLITE_BUSY:
-        return locked_error(path, describe_sqlites(path))
+        # An exclusive lock stops readers, too.
+        return locked_error(path, describe_sqlites(path), so="neither read nor written")
     if extended == sqlite3.SQLITE_IOERR_SHMOPEN:
         primary = sqlite3.SQLITE_FULL if _has_no_room(path) else extended
     if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
