@@ -118,7 +118,7 @@ def test_a_batch_that_does_not_begin_where_the_log_ended(path: Path, clock: Manu
 
 def test_a_journal_without_any_checksum(path: Path) -> None:
     with changing(path) as connection:
-        events = connection.execute("UPDATE journal SET checksum = NULL").rowcount
+        events = connection.execute("UPDATE journal SET checksum = 0").rowcount
     found = problems(path)
     assert len(found) == events > 3
     assert all("does not fit its checksum" in problem for problem in found)

@@ -300,9 +300,9 @@ def test_transactions_go_on_over_a_history_that_ends(
     ("statement", "says"),
     [
         ("INSERT INTO journal VALUES (1, 'CoordinatorElected', 1, NULL, NULL, NULL, "
-         "'{{\"epoch\":1}}', NULL)", "describes no records; expected it to be deleted"),
+         "'{{\"epoch\":1}}', 0)", "describes no records; expected it to be deleted"),
         ("INSERT INTO journal SELECT 1, kind, timestamp, topic, partition, transactional_id, "
-         "replace(detail, '\"base_offset\":1', '\"base_offset\":0'), NULL FROM journal "
+         "replace(detail, '\"base_offset\":1', '\"base_offset\":0'), 0 FROM journal "
          "WHERE kind = 'BatchAppended'", "no record of it is stored; expected it to be deleted"),
         ("DELETE FROM journal WHERE kind = 'BatchAppended'", "the events account for 0"),
         ("DELETE FROM eosdb_baseline_topics", "the baseline and the events"),

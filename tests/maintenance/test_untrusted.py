@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -105,15 +106,16 @@ def test_a_published_copy_is_too(file: Path, tmp_path: Path) -> None:
     assert check(str(fetched)).verdict is Verdict.SOUND
 
 
-@pytest.mark.parametrize("revision", [1, 4, 9])
 def test_a_file_of_an_earlier_schema_is_not_looked_into_until_it_has_been_upgraded(
-    tmp_path: Path, revision: int
+    tmp_path: Path,
 ) -> None:
     path = tmp_path / "old.db"
-    shutil.copy(Path(__file__).parent.parent / "data" / f"schema_{revision:04}.db", path)
+    shutil.copy(Path(__file__).parent.parent / "data/schema_0001.db", path)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version=0")
     report = check(str(path))
     assert report.verdict is Verdict.NOT_OURS
-    assert f"it states schema {revision}" in report.problems[0]
+    assert "it states schema 0" in report.problems[0]
     eosdb.connect(path).close()
     assert check(str(path)).verdict is Verdict.SOUND
 

@@ -197,7 +197,7 @@ CHANGES = (
     "position = position + 1", "producer_id = producer_id + 1", "producer_epoch = producer_epoch + 100",
     "sequence = sequence + 100", "sequence_round = sequence_round + 1", "timestamp = timestamp + 1",
     "is_transactional = 1 - is_transactional", "value = x'00'", "key = x'00'", "headers = '[]'",
-    "control = 'COMMIT', key = NULL, value = NULL, headers = NULL", "checksum = NULL",
+    "control = 'COMMIT', key = NULL, value = NULL, headers = NULL", "checksum = 0",
 )  # fmt: skip
 
 
@@ -228,7 +228,7 @@ def test_verify_says_the_same_of_a_record_that_fits_its_own_checksum(
         (content,) = checksum.content_sums(*([cell] for cell in cells[:3]))
         content = checksum.MARKER if cells[3] else content
         terms = {name: f'"{name}"' for name in checksum._NAMES} | {"checksum": str(content)}
-        if change != "checksum = NULL":
+        if change != "checksum = 0":
             raw.execute(
                 f"UPDATE records SET checksum = {checksum.stored(terms)} WHERE rowid = ?", (rowid,)
             )
