@@ -84,7 +84,6 @@ def test_a_new_file_of_the_later_program_has_the_schema_of_an_upgraded_one(old: 
         Failpoint.SNAPSHOT_WRITTEN,
         Failpoint.REBUILD_CLEARED,
         Failpoint.COPY_WRITTEN,
-        Failpoint.CHECKPOINT_DONE,
     ],
 )
 def test_an_upgrade_and_what_follows_survive_a_kill(old: Old, point: Failpoint) -> None:
