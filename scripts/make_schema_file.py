@@ -15,6 +15,7 @@ from pathlib import Path
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.model.requests import ConsumerGroupHeartbeat
+from eosdb.store.schema import file_id
 
 DAY_MS = 86_400_000
 
@@ -75,8 +76,12 @@ def recent(db: eosdb.Database, clock: eosdb.ManualClock) -> None:
 def main(path: Path) -> None:
     clock = eosdb.ManualClock(start_ms=1_700_000_000_000 - 9 * DAY_MS)
     config = eosdb.BrokerConfig(super_users="User:ANONYMOUS")
-    with eosdb.connect(path, clock=clock, config=config) as db:
+    before = path.with_suffix(".before")
+    with eosdb.connect(before, clock=clock, config=config) as db:
         past(db)
+        db.backup(path)
+    for suffix in ("", "-lock"):
+        Path(f"{before}{suffix}").unlink()
     clock.advance(9 * DAY_MS - 7_200_000)
     with eosdb.connect(path, clock=clock, config=config) as db:
         recent(db, clock)
@@ -113,6 +118,8 @@ def main(path: Path) -> None:
             db.producer().send("past", value, key="k", partition=1, deliver_at=due).result()
         db.admin.cancel_scheduled([db.admin.list_scheduled()[-1].id])
     connection = sqlite3.connect(path)
+    file_id.settle(connection, None)  # The tests copy it, and expect an open transaction.
+    connection.commit()
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()

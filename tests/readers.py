@@ -38,8 +38,12 @@ def newest_position(db: eosdb.Database) -> int:
     return position
 
 
+_SHARED = {"eosdb_file": "file_id"}
+
+
 def dump_state(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Every row of every table, in an order that does not depend on how it was written."""
+    """Every row of every table, in an order that does not depend on how it was written. Of the file, only
+    the id: a copy has another place."""
     connection = sqlite3.connect(path)
     try:
         names = [
@@ -47,7 +51,10 @@ def dump_state(path: Path) -> dict[str, list[tuple[object, ...]]]:
             for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         ]
         return {
-            name: sorted(connection.execute(f'SELECT * FROM "{name}"'), key=repr) for name in names
+            name: sorted(
+                connection.execute(f'SELECT {_SHARED.get(name, "*")} FROM "{name}"'), key=repr
+            )
+            for name in names
         }
     finally:
         connection.close()

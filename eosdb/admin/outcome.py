@@ -10,6 +10,7 @@ from typing import Any, Final
 from eosdb.broker.core import Core
 from eosdb.coordinator.transactions.rows import BY_ID, from_row
 from eosdb.errors import InvalidRequestError
+from eosdb.log import lives
 from eosdb.model.clock import format_time_ms
 from eosdb.model.damage import parsed, reads
 from eosdb.model.validation import check_identity, check_int
@@ -66,8 +67,9 @@ def outcome(core: Core, token: TransactionToken) -> str:
     The answer is definite as soon as the transaction is decided, from any process and after any crash. An
     `open` transaction whose producer is gone is aborted by its timeout, or when a producer initialises the
     same transactional id. `never started` means that the coordinator does not know the transaction. Raises
-    InvalidRequestError for an invalid token, and for a transaction older than the history
-    (`history_retention_ms`), unless it was the last of its transactional id.
+    InvalidRequestError for an invalid token, for a transaction older than the history
+    (`history_retention_ms`), unless it was the last of its transactional id, and for an unknown life: the
+    file was restored or copied before the transaction ended.
     """
     with core.store.read() as connection:
         return _read(connection, token)
@@ -83,12 +85,15 @@ def _read(connection: sqlite3.Connection, token: TransactionToken) -> str:
     check_identity(token.transactional_id, token.producer_id, token.producer_epoch)
     check_int("number", token.number, 0)
     (newest,) = connection.execute(_NEWEST, (token.transactional_id,)).fetchone() or (0,)
-    at = baseline.read(connection)
-    before = _at_baseline(connection, token.transactional_id) if at.position else ()
+    at, ended = baseline.read(connection), lives.end_of(connection, token.producer_id)
+    # decisions/0094: of an ended life, only what was decided before its end is certain.
+    until = newest if ended is None else ended
+    has_before = at.position and (ended is None or at.position < ended)
+    before = _at_baseline(connection, token.transactional_id) if has_before else ()
 
     def walked(position: int, rows: int) -> str | None:
         transitions = connection.execute(
-            _NEWEST_FIRST, (token.transactional_id, position, rows)
+            _NEWEST_FIRST, (token.transactional_id, min(position, until), rows)
         ).fetchall()
         is_all = not 0 < rows <= len(transitions)
         newest_first = chain(
@@ -101,6 +106,8 @@ def _read(connection: sqlite3.Connection, token: TransactionToken) -> str:
         or walked(_first_after(connection, token, newest), _ROWS_AT_ONCE)
         or walked(newest, -1)
     )
+    if ended is not None and found in (None, OPEN, NEVER_STARTED):
+        raise lives.unknown(f"{token} is of a life that ended with event {ended}, and was open")
     if found is None:
         raise InvalidRequestError(
             f"the outcome of {token} is not known any more: if there was such a transaction, it began "

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from eosdb.broker.core import Core, Write, answers, prepares
 from eosdb.errors import EosdbError, InvalidTopicExceptionError, in_doubt, in_part
-from eosdb.log import partition_rows, retention, scheduled, topics
+from eosdb.log import lives, partition_rows, retention, scheduled, topics
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import block as reading
 from eosdb.log.reading import by_time, lag
@@ -20,7 +20,7 @@ from eosdb.log.reading.block import Limits
 from eosdb.model import requests
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.closing import Closeable
-from eosdb.model.fetched import Block, FetchResult, Want
+from eosdb.model.fetched import Block, FetchResult, LeaderEpochs, Want
 from eosdb.model.reports import Lag
 from eosdb.model.validation import check_int, check_text, check_topic_name, check_topic_partition
 from eosdb.model.values import (
@@ -169,6 +169,17 @@ def offsets(core: Core, request: requests.Offsets) -> PartitionOffsets:
     tp = check_topic_partition(request.topic_partition)
     with core.reading("describe", "topic", tp.topic) as connection:
         return partition_rows.read(connection, tp).offsets()
+
+
+@answers(requests.LeaderEpochs)
+def leader_epochs(core: Core, request: requests.LeaderEpochs) -> LeaderEpochs:
+    with core.store.read() as connection:
+        if request.topic_partition is None:
+            return LeaderEpochs(lives.current(connection), 0)
+        tp = check_topic_partition(request.topic_partition)
+        core.authorizer.check(connection, "describe", "topic", tp.topic)
+        partition = partition_rows.read(connection, tp)
+        return lives.epochs(connection, partition.partition_id, partition.log_end_offset)
 
 
 @answers(requests.Lag)

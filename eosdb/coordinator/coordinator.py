@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from eosdb import errors
+from eosdb.coordinator import new_life
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import offsets as group_offsets
@@ -36,13 +37,16 @@ from eosdb.coordinator.transactions.state import FreshProducerIdNeededError, Tra
 from eosdb.log import producer_rows, scheduled
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
+from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.notices import catalog
 from eosdb.model.protocol.consumer_protocol import has_owner
 from eosdb.model.requests import EndTxn
 from eosdb.model.threads import Fate
 from eosdb.model.values import ProducerIdAndEpoch, TransactionState
+from eosdb.store.schema import file_id
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
+from eosdb.system import birth
 
 _TOLERANCE_MS: Final = 60_000
 """Tolerated difference: the clocks of two processes never agree exactly."""
@@ -270,13 +274,41 @@ class TransactionCoordinator:
                 self.run_due()
 
     def recover(self) -> None:
-        """End the transactions of dead processes, and remove dead members; called at opening."""
+        """Begin a new life if the file was copied, end the transactions of dead processes, and remove dead
+        members; called at opening."""
+        place = birth.identity(self._store.path)
+
+        def is_copied(unit: Unit) -> bool:
+            known_id, stored = file_id.with_place(unit)
+            known, last = self._store.known_position(known_id), unit.last_position()
+            if not known:
+                self._store.note_position(last, known_id)
+            if stored is None:
+                file_id.settle(unit, place)
+            return new_life.is_copy(stored, place, last, known)
 
         def is_left(unit: Unit) -> bool:
+            if is_copied(unit):
+                raise _WorkIsDueError
             return bool(self.leadership.foreign_decided(unit)) or self.presences.has_dead(unit)
 
+        def begin(unit: Unit) -> int:
+            life = 0
+            if is_copied(unit):  # Otherwise another process has begun it.
+                life = new_life.begin(unit, self.leadership, self._clock.time_ms())
+                file_id.settle(unit, place)
+                self._store.note_position(unit.last_position(), file_id.read(unit))
+                reach(Failpoint.LIFE_BEGAN)
+            return life
+
         # The check runs in a write unit, because a reader's connection would parse the schema again.
-        if self._store.write(is_left, sync=False):
+        try:
+            left = self._store.write(is_left, sync=False)
+        except _WorkIsDueError:
+            if life := self._store.write(begin):
+                catalog.LIFE_BEGAN.say(file=self._store.path, life=life)
+            left = self._store.write(is_left, sync=False)
+        if left:
             self.leadership.recover()
             self._abort_while(self.presences.first_orphan)
             self.look_for_the_dead()

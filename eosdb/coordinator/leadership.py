@@ -63,7 +63,7 @@ class Leadership:
     def ensure_elected(self) -> None:
         """Become the coordinator with a new coordinator epoch, if not elected before."""
         if not self._elected:
-            self._recover_by(self._elect_and_complete)
+            self._recover_by(self.elect_and_complete)
             self._elected = True
 
     def recover(self) -> int:
@@ -72,7 +72,7 @@ class Leadership:
         transaction complete, or cannot write its markers."""
 
         return self._recover_by(
-            lambda unit: self._elect_and_complete(unit) if self.foreign_decided(unit) else 0
+            lambda unit: self.elect_and_complete(unit) if self.foreign_decided(unit) else 0
         )
 
     def _recover_by(self, function: Callable[[Unit], int]) -> int:
@@ -171,10 +171,11 @@ class Leadership:
         with self._lock:
             self._refused.add(transactional_id)
 
-    def _elect_and_complete(self, unit: Unit) -> int:
-        """Take a new coordinator epoch and complete all decided transactions. Returns how many."""
+    def elect_and_complete(self, unit: Unit, above: int = 0) -> int:
+        """Take a new coordinator epoch, higher than `above`, and complete all decided transactions. Returns
+        how many."""
         now, completed = self._clock.time_ms(), 0
-        epoch = transaction_rows.elect(unit, now)
+        epoch = transaction_rows.elect(unit, now, above)
         group_rows.begin_sessions(unit, now)
         for transactional_id in sorted(transaction_rows.decided_ids(unit) - self._refused):
             decided = transaction_rows.load(unit, transactional_id)

@@ -47,6 +47,10 @@ def producer_id_block_allocated(
     set_counter(unit, BLOCK_VERSION, event.version)
 
 
+def life_began(unit: Folding, event: kinds.LifeBegan, position: int) -> None:
+    set_counter(unit, NEXT_PRODUCER_ID, event.first_producer_id)
+
+
 def coordinator_elected(unit: Folding, event: kinds.CoordinatorElected, position: int) -> None:
     set_counter(unit, transaction_rows.COORDINATOR_EPOCH, event.epoch)
 
@@ -99,6 +103,7 @@ def acl_removed(unit: Folding, event: kinds.AclRemoved, position: int) -> None:
 
 HANDLERS: Final[dict[type[kinds.Event], Callable[[Folding, Any, int], None]]] = {
     kinds.ProducerIdBlockAllocated: producer_id_block_allocated,
+    kinds.LifeBegan: life_began,
     kinds.CoordinatorElected: coordinator_elected,
     kinds.TransactionStateChanged: transaction_state_changed,
     kinds.TransactionalIdExpired: transaction_rows.expired,

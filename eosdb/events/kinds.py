@@ -158,6 +158,17 @@ class ProducerIdBlockAllocated(NamedTuple):
     version: int
 
 
+class LifeBegan(NamedTuple):
+    """The first writer of a copied or restored file began a new life. The copied history gave out the
+    producer ids below `ended_producer_id`; the new life gives out ids from `first_producer_id` on."""
+
+    timestamp: int
+    life: int
+    life_id: str
+    ended_producer_id: int
+    first_producer_id: int
+
+
 class CoordinatorElected(NamedTuple):
     timestamp: int
     epoch: int
@@ -452,6 +463,7 @@ Event = (
     | ProducersExpired
     | SnapshotTaken
     | ProducerIdBlockAllocated
+    | LifeBegan
     | CoordinatorElected
     | TransactionStateChanged
     | TransactionalIdExpired

@@ -19,7 +19,7 @@ from eosdb import errors
 from eosdb.events import encoding
 from eosdb.events.encoding import NAMED
 from eosdb.events.kinds import BatchAppended, MarkerWritten, RecordsScheduled
-from eosdb.log import checksum, producer_rows
+from eosdb.log import checksum, lives, producer_rows
 from eosdb.log.batch import PreparedBatch
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import (
@@ -28,8 +28,10 @@ from eosdb.log.producer_state import (
     Accept,
     Duplicate,
     LookBehind,
+    ProducerStateEntry,
     StoredRange,
     check_marker,
+    is_ahead,
     judge,
     judge_by_rows,
     nearest_serial,
@@ -243,7 +245,7 @@ WHERE position > (SELECT max(position) FROM journal) - 10000 AND kind = 'BatchAp
 """SQL: the checksum of a batch whose records are removed, if its event is among the newest."""
 
 
-# decisions/0093: Kafka compares sequences only, and loses what a client sends under a used one.
+# decisions/0094: Kafka compares sequences only, and loses what a client sends under a used one.
 def _repeated(
     unit: Unit, partition_id: int, batch: PreparedBatch, stored: Duplicate, *, timed: bool = False
 ) -> int | None:
@@ -426,6 +428,25 @@ def _decide(
         and _repeated(unit, partition_id, batch, used, timed=True) is None
     ):
         return Accept(next_serial)
+    try:
+        return _judged(unit, partition_id, entry, batch, newest)
+    except errors.OutOfOrderSequenceNumberError:
+        # decisions/0094: after a restore, a producer may be ahead of the state that the file has.
+        if entry is None or not is_ahead(entry, batch):
+            raise
+        if entry.last_offset >= lives.began_at(unit, partition_id, batch.producer_id):
+            raise
+        newest = _newest_stored_serial(unit, partition_id, batch.producer_id, batch.producer_epoch)
+        return _judged(unit, partition_id, None, batch, newest)
+
+
+def _judged(
+    unit: Unit,
+    partition_id: int,
+    entry: ProducerStateEntry | None,
+    batch: PreparedBatch,
+    newest: int,
+) -> Accept | Duplicate:
     verdict = judge(entry, batch, newest)
     if isinstance(verdict, LookBehind):
         stored = _stored_range(unit, partition_id, batch, verdict.base_serial)

@@ -201,6 +201,13 @@ def judge(
     return LookBehind(base, expected)
 
 
+def is_ahead(entry: ProducerStateEntry, incoming: Incoming) -> bool:
+    """Whether the batch comes after all batches of the entry, perhaps with others in between."""
+    expected = entry.last_serial + 1
+    is_later = nearest_serial(incoming.base_sequence, expected) >= expected
+    return incoming.producer_epoch > entry.producer_epoch or is_later
+
+
 def judge_by_rows(
     producer_id: int, incoming: Incoming, question: LookBehind, stored: StoredRange
 ) -> Accept | Duplicate:

@@ -14,6 +14,7 @@ from eosdb.errors import CorruptDatabaseError
 from eosdb.events import kinds
 from eosdb.log import (
     json_views,
+    lives,
     once,
     partition_rows,
     producer_rows,
@@ -80,6 +81,7 @@ _FORGET_PARTITION: Final = tuple(
         "snapshots",
         "snapshot_entries",
         "eosdb_scheduled",
+        "eosdb_leader_epochs",
         "partitions",
     )
 )
@@ -286,6 +288,7 @@ def _insert_partitions(
     for i in range(event.partitions):
         tp = TopicPartition(event.topic, first + i)
         partition_rows.insert(unit, event.first_partition_id + i, event.topic_id, tp)
+        lives.partition_made(unit, event.first_partition_id + i)
     set_counter(unit, "partition_id", event.first_partition_id + event.partitions - 1)
 
 
@@ -304,6 +307,7 @@ def topic_deleted(unit: Folding, event: kinds.TopicDeleted, position: int) -> No
 
 HANDLERS: Final[dict[type[kinds.Event], Callable[[Folding, Any, int], None]]] = {
     kinds.BatchAppended: batch_appended,
+    kinds.LifeBegan: lives.began,
     kinds.IdempotencyKeyUsed: once.key_used,
     kinds.IdempotencyKeysExpired: once.keys_expired,
     kinds.RecordsScheduled: scheduled.added,

@@ -26,6 +26,7 @@ from eosdb.model.validation import check_path, check_text
 from eosdb.store.file.connection import connect, hearing
 from eosdb.store.file.failures import translate_system, translated
 from eosdb.store.file.file_system import LOCKS
+from eosdb.store.schema import file_id
 from eosdb.store.schema.migrate import identify
 from eosdb.store.schema.new_file import FORMAT_AT, ROLLBACK_FORMAT, sync_folder
 from eosdb.store.store import Store
@@ -213,6 +214,7 @@ def copy(
         copy_pages(source, connection, on_progress)
         if change is not None:
             change(connection)
+        file_id.settle(connection, file_id.COPIED)  # decisions/0094
         # If the source is a published copy, the new file is an ordinary file in WAL mode.
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -61,6 +61,8 @@ class Failpoint(Enum):
     """The materialized tables are empty, the replay has not begun."""
     MIGRATION_APPLIED = "migration.applied"
     """The revisions have run, the unit is not committed."""
+    LIFE_BEGAN = "life.began"
+    """All rows of a new life are written, the unit is not committed."""
     CHECKPOINT_DONE = "checkpoint.done"
     """The WAL has been copied into the file, the writer lock is still held."""
     EXPORT_WRITTEN = "export.written"

@@ -37,6 +37,30 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
+class LeaderEpochs(NamedTuple):
+    """The leader epochs of a partition (Kafka: LeaderEpochFileCache)."""
+
+    current: int
+    end_offset: int
+    starts: tuple[tuple[int, int], ...] = ()
+    """Each epoch with its first offset; without epoch 0, which begins at 0."""
+
+    def at(self, offset: int) -> int:
+        """The epoch of the record at the offset, or of the next record at the end."""
+        if offset >= self.end_offset:
+            return self.current
+        return max((epoch for epoch, start in self.starts if start <= offset), default=0)
+
+    def end_of(self, asked: int) -> tuple[int, int]:
+        """The largest epoch up to `asked`, and the offset at which it ended; (-1, -1) for a later epoch
+        than the present one (Kafka: endOffsetFor)."""
+        if not 0 <= asked <= self.current:
+            return -1, -1
+        epoch = max((epoch for epoch, _ in self.starts if epoch <= asked), default=asked)
+        ended = (start for later, start in self.starts if later > asked)
+        return epoch, min(ended, default=self.end_offset)
+
+
 class Want(Enum):
     """The parts of records that a reader wants."""
 

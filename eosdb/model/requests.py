@@ -14,7 +14,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from eosdb.errors import ApiError
-from eosdb.model import reports, values
+from eosdb.model import fetched, reports, values
 from eosdb.model.fetched import Block, FetchResult
 from eosdb.model.topic_config import ConfigChange
 from eosdb.model.values import (
@@ -127,12 +127,10 @@ class Produce(Request[dict[TopicPartition, ProduceResult]]):
 @dataclass(frozen=True, slots=True)
 class EndTxn(Request[ProducerIdAndEpoch]):
     """Commit or abort the transaction. The outcome is final when this returns; if it raises, the
-    transaction may be decided nevertheless.
-
-    Returns the producer id and epoch to use next: under transaction version 2 the next epoch. Raises
-    InvalidTxnStateError, ProducerFencedError, InvalidProducerIdMappingError, ConcurrentTransactionsError,
-    TransactionCoordinatorFencedError and TransactionalIdAuthorizationFailedError.
-    """
+    transaction may be decided nevertheless. Returns the producer id and epoch to use next: under
+    transaction version 2 the next epoch. Raises InvalidTxnStateError, ProducerFencedError,
+    InvalidProducerIdMappingError, ConcurrentTransactionsError, TransactionCoordinatorFencedError and
+    TransactionalIdAuthorizationFailedError."""
 
     transactional_id: str
     producer_id: int
@@ -148,11 +146,8 @@ class EndTxn(Request[ProducerIdAndEpoch]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommit(Request[OffsetErrors]):
     """Commit offsets of the group: all of them or none. With `each`, partitions are independent, as in
-    Kafka.
-
-    The answer has None for each partition; with `each`, it may have an error instead. Raises the errors of
-    `Broker.offset_commit`.
-    """
+    Kafka. The answer has None for each partition; with `each`, it may have an error instead. Raises the
+    errors of `Broker.offset_commit`."""
 
     group: ConsumerGroupMetadata
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -196,12 +191,9 @@ class OffsetFetch(Request[dict[TopicPartition, OffsetAndMetadata | ApiError]]):
 @dataclass(frozen=True, slots=True)
 class OffsetDelete(Request[OffsetErrors | None]):
     """Delete offsets of the group, including pending ones: all of them or none. With `each`, partitions are
-    independent, and the answer has for each None or its error.
-
-    Raises GroupIdNotFoundError, InvalidGroupIdError, GroupSubscribedToTopicError while a member is
-    subscribed to one of the topics, and NonEmptyGroupError while the group has members that are not
-    consumers.
-    """
+    independent, and the answer has for each None or its error. Raises GroupIdNotFoundError,
+    InvalidGroupIdError, GroupSubscribedToTopicError while a member is subscribed to one of the topics, and
+    NonEmptyGroupError while the group has members that are not consumers."""
 
     group_id: str
     partitions: Iterable[TopicPartition]
@@ -278,6 +270,13 @@ class Offsets(Question[values.PartitionOffsets]):
     TopicAuthorizationFailedError."""
 
     topic_partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderEpochs(Question[fetched.LeaderEpochs]):
+    """The leader epochs of a partition; None: only the current one. Raises the errors of Offsets."""
+
+    topic_partition: TopicPartition | None = None
 
 
 @dataclass(frozen=True, slots=True)

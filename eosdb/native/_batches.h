@@ -21,7 +21,7 @@ static void end_batch(const collected *c)
     const numbers *n = &c->first;
     i64 attributes = APPENDED * n->type + TRANSACTIONAL * n->transactional + CONTROLS * c->is_control;
     const struct { int size; i64 number; } fields[] = {
-        {8, n->offset}, {4, c->used - c->batch - BEFORE_LENGTH}, {4, -1}, {1, MAGIC}, {4, 0}, {2, attributes},
+        {8, n->offset}, {4, c->used - c->batch - BEFORE_LENGTH}, {4, 0}, {1, MAGIC}, {4, 0}, {2, attributes},
         {4, c->rows - 1}, {8, n->timestamp}, {8, c->latest}, {8, n->producer}, {2, n->epoch}, {4, n->sequence},
         {4, c->rows}};
     byte *to = c->buffer + c->batch;

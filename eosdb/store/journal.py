@@ -1,9 +1,10 @@
 """Reads the journal: events in the order in which they were recorded, and marks of the history.
 
 A program that stores offsets elsewhere keeps a mark with them: the file's id, the newest event's position,
-and a digest of that event. With the mark it can check later that the file still has the same history. A
-replaced file has another id. A restored older copy has no event at that position or, if it has grown since,
-another one. A schema revision that rewrites events would invalidate existing marks.
+and a digest of that event and of its life. With the mark it can check later that the file still has the
+same history. A replaced file has another id. A restored older copy has no event at that position or, if it
+has grown since, another life there (decisions/0094), which is known even after the event was trimmed. A
+schema revision that rewrites events would invalidate existing marks.
 """
 
 from __future__ import annotations
@@ -107,14 +108,19 @@ def last_position(connection: sqlite3.Connection) -> int:
     return int(position)
 
 
-_DIGEST_CHARS: Final = 16
-_NO_EVENT: Final = "0" * _DIGEST_CHARS
+_HALF: Final = 8
+_UNKNOWN: Final = "0" * _HALF
+"""Half a digest: no event, an event that has been trimmed, or the first life."""
+_LIFE_AT: Final = (
+    "SELECT life_id, position FROM eosdb_lives WHERE position <= ? ORDER BY position DESC LIMIT 1"
+)
 
 
 class Mark(NamedTuple):
     file_id: str
     position: int
-    digest: str | None
+    digest: str
+    """One half is of the event at the position, the other half of its life."""
 
     def __str__(self) -> str:
         return f"{self.file_id}.{self.position}.{self.digest}"
@@ -122,7 +128,8 @@ class Mark(NamedTuple):
 
 def mark(connection: sqlite3.Connection) -> Mark:
     position = last_position(connection)
-    return Mark(file_id.read(connection), position, _event(connection, position))
+    digest = _event(connection, position) + _life(connection, position)[0]
+    return Mark(file_id.read(connection), position, digest)
 
 
 def parse_mark(text: str) -> Mark:
@@ -137,25 +144,35 @@ def parse_mark(text: str) -> Mark:
 
 
 def departure(connection: sqlite3.Connection, known_mark: str) -> str | None:
-    """Return why the mark does not belong to this file's history; None if it does, or if the journal no
-    longer has the mark's event."""
+    """Return why the mark does not belong to this file's history; None if it does."""
     known_id, position, digest = parse_mark(known_mark)
     mine = file_id.read(connection)
     if mine != known_id:
         return f"this is another file: its id is {mine}, not {known_id}"
     if (last := last_position(connection)) < position:
         return f"this is an older copy of the file: it ends with event {last}, not {position}"
-    found = _event(connection, position)
-    if found not in (digest, None):
+    life, began = _life(connection, position)
+    if digest[_HALF:] != life:
+        return (
+            f"this is an older copy of the file, written since: event {position} belongs to another life, "
+            f"which began with event {began}"
+        )
+    known, found = digest[:_HALF], _event(connection, position)
+    if found not in (known, _UNKNOWN) and known != _UNKNOWN:
         return f"this is an older copy of the file, written since: it has another event {position}"
     return None
 
 
-def _event(connection: sqlite3.Connection, position: int) -> str | None:
-    """Return the digest of the event at a position; None if the event has been deleted."""
-    if position == 0:
-        return _NO_EVENT
+def _event(connection: sqlite3.Connection, position: int) -> str:
     event = at(connection, position)
-    if event is None:
-        return None
-    return hashlib.sha256(repr(event).encode()).hexdigest()[:_DIGEST_CHARS]
+    return _UNKNOWN if event is None else _digest(repr(event))
+
+
+def _life(connection: sqlite3.Connection, position: int) -> tuple[str, int]:
+    """Return the digest of the life to which the position belongs, and where it began."""
+    life_id, began = connection.execute(_LIFE_AT, (position,)).fetchone() or ("", 0)
+    return _digest(life_id) if life_id else _UNKNOWN, began
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_HALF]

@@ -218,6 +218,7 @@ class Store:
                             held.roll_back()
                 try:
                     self.timings.committed(1, sync=writer.durable == "FULL")
+                    writer.note_position(held.known_position)
                     writer.wrote(written_bytes)
                     writer.checkpoint_when_due()
                     self.timings.note_outcome(())
@@ -428,6 +429,14 @@ class Store:
     def check_may_close(self) -> None:
         """Raises IllegalStateError inside a block of `begin`."""
         self._group.check_holds_nothing()
+
+    def known_position(self, file_id: str) -> int:
+        """The newest position that the lock file knows of this file; 0 if it knows none."""
+        return self._check_writable().known_position(file_id)
+
+    def note_position(self, position: int, file_id: str) -> None:
+        """Begin to note the positions of this file in the lock file."""
+        self._check_writable().note_position(position, file_id)
 
     def checkpoint(self) -> None:
         """Copy the WAL into the file as far as readers allow."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 import cramjam
 
 from eosdb.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
-from eosdb.model.fetched import Block, Rows
+from eosdb.model.fetched import Block, LeaderEpochs, Rows
 from eosdb.model.records.record_columns import RecordColumns
 from eosdb.model.values import NO_SEQUENCE, Header, RecordBatch
 from eosdb.wire.borrowed import (
@@ -222,6 +222,17 @@ def encode(block: Block, room: int, *, at_least_one: bool) -> tuple[bytes | byte
     return b"".join(batches), offset
 
 
+def with_epochs(data: bytes | bytearray, epochs: LeaderEpochs) -> bytearray:
+    """Set the leader epoch of each batch: that of its last record, because clients go on behind it. The CRC
+    does not cover it."""
+    out, end = bytearray(data), 0
+    while end < len(out):
+        base, length, last_delta = _PLACE.unpack_from(out, end)
+        struct.pack_into(">i", out, end + _BEFORE_LENGTH, epochs.at(base + last_delta))
+        end += _BEFORE_LENGTH + length
+    return out
+
+
 def _set_checksums(batches: bytearray) -> int:
     """Set the checksum of each batch; returns the offset after the last one."""
     end = offset = 0
@@ -335,6 +346,7 @@ def _placed(builder: DefaultRecordBatchBuilder, base: int, attributes: int) -> b
     """Build the batch at its base offset, with the attributes that only the log sets."""
     batch: bytearray = builder.build()
     struct.pack_into(">q", batch, 0, base)
+    struct.pack_into(">i", batch, _BEFORE_LENGTH, 0)  # The epoch of the first life.
     if attributes:
         batch[_ATTRIBUTES + 1] |= attributes
         struct.pack_into(">I", batch, _CRC, calc_crc32c(memoryview(batch)[_ATTRIBUTES:]))

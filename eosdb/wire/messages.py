@@ -218,6 +218,8 @@ _PARTITION_4: Final = struct.Struct(">ihqq")
 _ABORTED: Final = struct.Struct(">qq")
 _NO_REPLICA: Final = struct.pack(">i", -1)
 _NO_TAGS: Final = b"\0"
+_DIVERGING: Final = struct.Struct(">bbbiqb")
+"""One tagged field: its number and size, the epoch and the offset, and no fields inside."""
 
 
 @dataclass(slots=True)
@@ -231,6 +233,8 @@ class FetchedPartition:
     log_start_offset: int
     aborted: Sequence[AbortedTransaction] | None
     records: Pieces
+    diverging: tuple[int, int] | None = None
+    """The epoch and offset at which the client's log diverged, from version 12 on (KIP-595)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +266,9 @@ class FetchAnswer:
                         out += batch
                 else:
                     pieces += [*one.records, out := bytearray()]
-                out += tags
+                out += (
+                    tags if one.diverging is None else _DIVERGING.pack(1, 0, 13, *one.diverging, 0)
+                )
             out += tags
         out += tags
         return pieces

@@ -21,8 +21,6 @@ from eosdb.wire.parking import Look, Parking
 
 NODE_ID: Final = 1
 """The node id of the broker: a file is a cluster of one."""
-LEADER_EPOCH: Final = 0
-"""The epoch of every partition's leader, which never changes."""
 NO_TOPIC: Final = UUID(int=0)
 """The null topic id; kafka-python decodes it as None."""
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -66,6 +64,10 @@ class Session:
             self.principal = f"User:{self.login.user}"
             self.broker, self.admin = asking(self.core, self.principal)
         return answer
+
+    def leader_epoch(self) -> int:
+        """The epoch of every partition's leader, which only a copy or restore of the file changes."""
+        return self.broker.ask(requests.LeaderEpochs()).current
 
     def may(self, operation: str, kind: str, name: str) -> bool:
         """Whether the principal may perform an operation that the broker does not check."""

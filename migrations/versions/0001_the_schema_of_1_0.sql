@@ -274,6 +274,7 @@ CREATE TABLE eosdb_file (
     file_id TEXT NOT NULL PRIMARY KEY,
     read_version INT NOT NULL,
     first_release TEXT NOT NULL,
+    place TEXT,
     checksum INT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
@@ -310,6 +311,22 @@ CREATE TABLE eosdb_scheduled (
 CREATE INDEX eosdb_scheduled_open ON eosdb_scheduled (partition_id, producer_id) WHERE producer_id >= 0;
 
 CREATE INDEX eosdb_scheduled_due ON eosdb_scheduled (due) WHERE producer_id = -1;
+
+CREATE TABLE eosdb_lives (
+    life INT NOT NULL PRIMARY KEY,
+    life_id TEXT NOT NULL,
+    position INT NOT NULL,
+    began_time INT NOT NULL,
+    ended_producer_id INT NOT NULL,
+    first_producer_id INT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_leader_epochs (
+    partition_id INT NOT NULL,
+    leader_epoch INT NOT NULL,
+    start_offset INT NOT NULL,
+    PRIMARY KEY (partition_id, leader_epoch)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE eosdb_baseline (
     position INT NOT NULL PRIMARY KEY,
@@ -574,6 +591,24 @@ CREATE TABLE eosdb_baseline_scheduled (
 
 CREATE INDEX eosdb_baseline_scheduled_open ON eosdb_baseline_scheduled (partition_id, producer_id)
     WHERE producer_id >= 0;
+
+CREATE TABLE eosdb_baseline_lives (
+    life INT NOT NULL PRIMARY KEY,
+    life_id TEXT NOT NULL,
+    position INT NOT NULL,
+    began_time INT NOT NULL,
+    ended_producer_id INT NOT NULL,
+    first_producer_id INT NOT NULL,
+    checksum INT NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_leader_epochs (
+    partition_id INT NOT NULL,
+    leader_epoch INT NOT NULL,
+    start_offset INT NOT NULL,
+    checksum INT NOT NULL DEFAULT 0,
+    PRIMARY KEY (partition_id, leader_epoch)
+) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER journal_refuses_update BEFORE UPDATE ON journal
     BEGIN SELECT RAISE(ABORT, 'the journal is append only'); END;

@@ -103,22 +103,6 @@ def test_every_change_is_in_the_journal_and_comes_back_by_replay(db: eosdb.Datab
     assert db.broker.describe_group("g") == before
 
 
-def test_members_of_a_restored_file_get_a_new_session(
-    db: eosdb.Database, tmp_path: Path, clock: ManualClock
-) -> None:
-    first, _ = pair(db)
-    ((position,),) = db.query("SELECT max(position) FROM journal").rows
-    db.broker.leave_group("g", first.member_id)
-    copy = tmp_path / "then.db"
-    db.restore_to(copy, position=position)
-    with eosdb.connect(copy, clock=clock) as then:
-        assert len(then.broker.describe_group("g").members) == 2
-        then.broker.init_producer_id("anybody")
-        clock.advance(10_001)
-        then.housekeeping()
-        assert then.broker.describe_group("g").state == "Empty"
-
-
 @each(
     ("options", "error"),
     [

@@ -44,6 +44,7 @@ VISITS = {
     Failpoint.EXTRACT_LINKED: (),
     Failpoint.EXTRACT_DROPPED: (),
     Failpoint.USER_UNIT_UNCOMMITTED: (),  # examples/test_shop
+    Failpoint.LIFE_BEGAN: (),  # tests/coordinator/test_new_life.py
     # tests/integrations/lakehouse/test_kills.py
     Failpoint.EXPORT_WRITTEN: (),
     Failpoint.EXPORT_HALF_VISIBLE: (),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 TABLES = {
-    "TopicCreated": "topics partitions counters",
-    "PartitionsAdded": "topics partitions counters",
+    "TopicCreated": "topics partitions counters eosdb_leader_epochs",
+    "PartitionsAdded": "topics partitions counters eosdb_leader_epochs",
     "TopicConfigAltered": "topics",
     "TopicDeleted": (
         "topics partitions partition_producers transaction_index time_index delete_horizons "
         "snapshots snapshot_entries group_offsets pending_group_offsets eosdb_idempotency_keys "
-        "eosdb_scheduled"
+        "eosdb_scheduled eosdb_leader_epochs"
     ),
     "BatchAppended": "partitions partition_producers time_index",
     "MarkerWritten": "partitions partition_producers transaction_index time_index eosdb_scheduled",
@@ -18,6 +18,7 @@ TABLES = {
     "ProducersExpired": "partition_producers",
     "SnapshotTaken": "snapshots snapshot_entries partitions",
     "ProducerIdBlockAllocated": "counters",
+    "LifeBegan": "eosdb_lives eosdb_leader_epochs counters",
     "CoordinatorElected": "counters",
     "TransactionStateChanged": "transactional_ids producer_ids pending_group_offsets group_offsets",
     "TransactionalIdExpired": "transactional_ids",

@@ -102,6 +102,10 @@ def test_each_event_is_folded_into_the_tables_that_are_listed(
     with eosdb.connect(tmp_path / "all.db", clock=clock, config=config) as db:
         for _ in everything_that_can_happen(db, clock):
             clock.advance(1_000)
+        db.backup(tmp_path / "copy.db")
+    with eosdb.connect(tmp_path / "copy.db", clock=clock, config=config) as copy:
+        copy.admin.create_topic("of_the_new_life")
+        copy.admin.create_partitions("of_the_new_life", 2)
     listed = {event: set(tables.split()) for event, tables in folds.TABLES.items()}
     assert {kind.__name__ for kind in KINDS.values()} == set(listed)
     assert {e: found[e] for e in listed if found[e] != listed[e]} == {}

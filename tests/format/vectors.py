@@ -57,18 +57,18 @@ def _two_rows(breaking: Breaking) -> None:
 
 
 def _gap(breaking: Breaking) -> None:
-    breaking.run("DELETE FROM journal WHERE position = 75")
+    breaking.run("DELETE FROM journal WHERE position = 77")
 
 
 def _unknown(breaking: Breaking) -> None:
-    breaking.run("UPDATE journal SET kind = 'SnapshotLost' WHERE position = 75")
-    breaking.fit("journal", "position = 75")
+    breaking.run("UPDATE journal SET kind = 'SnapshotLost' WHERE position = 77")
+    breaking.fit("journal", "position = 77")
 
 
 def _out_of_place(breaking: Breaking) -> None:
     breaking.run("UPDATE journal SET detail = replace(detail, '4,\"producer', '6,\"producer') "
-                 "WHERE position = 74")  # fmt: skip
-    breaking.fit("journal", "position = 74")
+                 "WHERE position = 76")  # fmt: skip
+    breaking.fit("journal", "position = 76")
 
 
 def _no_event(breaking: Breaking) -> None:

@@ -85,7 +85,7 @@ def test_back_to_every_step(db: eosdb.Database, clock: ManualClock, tmp_path: Pa
         assert db.restore_to(tmp_path / f"p{i}.db", position=position) == position
         assert db.restore_to(tmp_path / f"t{i}.db", timestamp=timestamp + 999) == position
         for name in (f"p{i}.db", f"t{i}.db"):
-            with eosdb.connect(tmp_path / name, clock=clock) as then:
+            with eosdb.connect(tmp_path / name, read_only=True) as then:
                 assert committed_values(then, TP) == values
                 assert then.info()["journal_position"] == position
                 report = then.verify()

@@ -36,8 +36,10 @@ def opened(path: Path, clock: ManualClock, **settings: Any) -> eosdb.Database:
 @pytest.fixture
 def full(tmp_path: Path) -> Path:
     """A file with every kind of event."""
-    path, clock = tmp_path / "all.db", ManualClock(START_MS)
-    everything.fill(path, clock)
+    original, path, clock = tmp_path / "before.db", tmp_path / "all.db", ManualClock(START_MS)
+    everything.fill(original, clock)
+    with opened(original, clock, history_retention_ms=-1) as db:
+        db.backup(path)
     clock.advance(1_000)
     with opened(path, clock, producer_id_expiration_ms=1, history_retention_ms=-1) as db:
         db.admin.alter_topic_config("c", {"retention.ms": 1})

@@ -110,13 +110,13 @@ def takeover_aborts_decided_commits() -> Any:
         return loaded
 
     def make_elect(elect: Any) -> Any:
-        def elected(self: Any, unit: Any) -> int:
+        def elected(self: Any, unit: Any, *above: int) -> int:
             with replaced(transaction_rows, "load", make):
-                return int(elect(self, unit))
+                return int(elect(self, unit, *above))
 
         return elected
 
-    return replaced(leadership.Leadership, "_elect_and_complete", make_elect)
+    return replaced(leadership.Leadership, "elect_and_complete", make_elect)
 
 
 @mutant("a commit is answered before its markers are written")

@@ -18,7 +18,7 @@ from eosdb.model.notices import catalog
 from eosdb.model.records.columns import COLUMNS, PartitionColumns, columns_of, piece
 from eosdb.model.records.garbage import without_garbage_collection
 from eosdb.model.records.serializing import Deserializer, as_far_as_it_goes
-from eosdb.model.requests import FetchData, ListOffsets, Topic
+from eosdb.model.requests import FetchData, LeaderEpochs, ListOffsets, Topic
 from eosdb.model.values import (
     EARLIEST,
     LATEST,
@@ -344,7 +344,7 @@ class Fetcher:
         topic_id = self.know(tp)
         is_new = self.older is not None and tp.partition >= self.older.get(topic_id, 0)
         if committed is not None:
-            offset = committed.offset
+            offset = self._kept(tp, committed)
         elif is_new and self._reset_of(tp) == "latest":
             # All of its records came after the subscription (KIP-1327). The commit says so to a member
             # that subscribed later, and may get the partition before this one commits a position.
@@ -353,6 +353,21 @@ class Fetcher:
         else:
             offset = self._reset_offset(tp)
         self.cursors[tp].seek(offset)
+
+    def _kept(self, tp: TopicPartition, committed: OffsetAndMetadata) -> int:
+        """The committed offset, or the end of its leader epoch if the file was restored to an offset below
+        (KIP-320). Raises OffsetOutOfRangeError then, if auto_offset_reset is 'none'."""
+        if committed.leader_epoch < 0:
+            return committed.offset
+        _, end = self._broker.ask(LeaderEpochs(tp)).end_of(committed.leader_epoch)
+        if end >= committed.offset:
+            return committed.offset
+        if self._reset_of(tp) == "none":
+            raise errors.OffsetOutOfRangeError(
+                f"{tp}: the committed offset is {committed.offset}, but leader epoch "
+                f"{committed.leader_epoch} ended at {end}, since the file was restored; seek first"
+            )
+        return end if end >= 0 else self._reset_offset(tp)
 
     def _reset_of(self, tp: TopicPartition) -> OffsetReset:
         return "earliest" if tp.topic in self.read_whole else self._settings.auto_offset_reset

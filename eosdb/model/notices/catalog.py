@@ -145,6 +145,12 @@ RECOVERED: Final = Notice(
     "completed, for example because it was killed",
     "a process had decided transactions, but ended before it completed them; they are complete now",
 )  # fmt: skip
+LIFE_BEGAN: Final = Notice(
+    TRANSACTIONS, WARNING, "life_began", ("file", "life"),
+    "%(file)s: this file was copied or restored, and begins life %(life)d: open transactions were aborted, "
+    "transactional ids forgotten, group members removed",
+    "the first writer of a copied or restored file has begun a new life (docs/backups.md)",
+)  # fmt: skip
 MEMBER_REMOVED: Final = Notice(
     GROUPS, INFO, "member_removed", ("group_id", "member_id", "reason"),
     "group %(group_id)s: member %(member_id)s was removed: %(cause)s",

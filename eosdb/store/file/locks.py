@@ -8,8 +8,9 @@ while waiting, so the last writer cannot overtake.
 The kernel releases the lock of a dead process. A lock belongs to an open descriptor, so it also excludes
 two databases of one process, and closing another descriptor does not drop it.
 
-The file stores two facts: whether a sync has failed (decisions/0017), and when the last round of
-housekeeping began. Their block is allocated at opening, since the disk may be full later.
+The file stores three facts: whether a sync has failed (decisions/0017), when the last round of housekeeping
+began, and the newest position of the database, which shows that an older copy was written over it
+(decisions/0094). Their block is allocated at opening, since the disk may be full later.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ _FAILED: Final = b"!"
 _ROUND_AT: Final = 16
 _LONG_AGO_MS: Final = 2 * 24 * 3600 * 1000
 _TIME: Final = struct.Struct("<q")
+_KNOWN_AT: Final = 32
+_KNOWN: Final = struct.Struct("<q22s")
+"""The newest position, and the id of the file that has it."""
 _SIZE: Final = 4096
 _TRIES: Final = 100
 
@@ -149,6 +153,21 @@ class WriterMutex:
         with system_calls(self.path):
             os.pwrite(self._descriptor, _TIME.pack(now_ms), _ROUND_AT)
         return is_known, now_ms
+
+    def known_position(self, file_id: str) -> int:
+        """The newest position that the file with this id is known to have had; 0 if none is."""
+        with contextlib.suppress(OSError, struct.error):
+            position, known_id = _KNOWN.unpack(os.pread(self._descriptor, _KNOWN.size, _KNOWN_AT))
+            if known_id == file_id.encode():
+                return int(position)
+        return 0
+
+    def note_position(self, position: int, file_id: str | None = None) -> None:
+        """Store the newest position; with an id, also that the position is of that file. The page cache
+        suffices. After a power loss a lower position may be stored, but never a higher one."""
+        data = _TIME.pack(position) if file_id is None else _KNOWN.pack(position, file_id.encode())
+        with contextlib.suppress(OSError):
+            os.pwrite(self._descriptor, data, _KNOWN_AT)
 
     def remove_files(self) -> None:
         """Remove the lock files that the caller has created. Raises OSError."""

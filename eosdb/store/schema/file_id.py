@@ -1,8 +1,11 @@
-"""The table `eosdb_file`: the file's id, and the oldest eosdb that can read its schema.
+"""The table `eosdb_file`: the file's id, its place, and the oldest eosdb that can read its schema.
 
 The id is created with the file and kept as long as its history continues. An exact copy keeps it; a copy
 with another history gets a new one. It looks like a Kafka cluster id: 16 random bytes in base64url. It is
 not an event, because replay must not restore it.
+
+The place is the identity that the file system gave the file when its present life began. A copy has another
+one, so its first writer begins a new life (decisions/0094). A copy that eosdb makes has the place COPIED.
 
 The other columns say which older programs can open a file of a newer schema. So every schema keeps them.
 """
@@ -13,7 +16,7 @@ import base64
 import os
 import re
 import sqlite3
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from eosdb.errors import CorruptDatabaseError
 from eosdb.store.schema.row_checksum import row_checksum
@@ -35,8 +38,10 @@ class Needs(NamedTuple):
 NEWEST: Final = Needs(1, "1.0")
 """The needs of the newest schema. A revision raises `read_version` if a program of the earlier schema would
 misread a record, offset, group or transaction."""
+COPIED: Final = "copied"
 _SAVE: Final = """
-INSERT OR REPLACE INTO eosdb_file (file_id, read_version, first_release, checksum) VALUES (?, ?, ?, ?)
+INSERT OR REPLACE INTO eosdb_file (file_id, read_version, first_release, place, checksum)
+VALUES (?, ?, ?, ?, ?)
 """
 
 
@@ -48,15 +53,28 @@ def renew(connection: sqlite3.Connection) -> None:
 
 def bring_up_to_date(connection: sqlite3.Connection) -> None:
     """Store the `Needs` of the newest schema inside the caller's unit."""
-    _save(connection, read(connection))
+    _save(connection, *with_place(connection))
 
 
-def _save(connection: sqlite3.Connection, file_id: str) -> None:
-    connection.execute(_SAVE, (file_id, *NEWEST, row_checksum(file_id, *NEWEST)))
+def _save(source: Source, file_id: str, place: str | None = None) -> None:
+    columns = (file_id, *NEWEST, place)
+    source.execute(_SAVE, (*columns, row_checksum(*columns)))
+
+
+def with_place(source: Source) -> tuple[str, str | None]:
+    """Return the file's id and its place; an empty id if it is missing, no place for a new file."""
+    row = source.execute("SELECT file_id, place FROM eosdb_file").fetchone()
+    return ("", None) if row is None else row
+
+
+def settle(source: Source, place: str | None) -> None:
+    """Store the file's place inside the caller's unit; None makes it a new file."""
+    if file_id := with_place(source)[0]:
+        _save(source, file_id, place)
 
 
 class Source(Protocol):
-    def execute(self, statement: str, /) -> sqlite3.Cursor: ...
+    def execute(self, statement: str, parameters: Any = (), /) -> sqlite3.Cursor: ...
 
 
 def read(source: Source) -> str:
@@ -90,7 +108,7 @@ def needs(connection: sqlite3.Connection) -> Needs | None:
 def problems(connection: sqlite3.Connection) -> list[str]:
     """For `verify`: return the faults of the row in `eosdb_file`."""
     rows = connection.execute(
-        "SELECT file_id, read_version, first_release, checksum FROM eosdb_file"
+        "SELECT file_id, read_version, first_release, place, checksum FROM eosdb_file"
     ).fetchall()
     if len(rows) == 1 and FORM.fullmatch(rows[0][0]):
         *columns, checksum = rows[0]

@@ -182,6 +182,10 @@ class HeldUnit:
         return self._unit.memos
 
     @property
+    def known_position(self) -> int:
+        return self._unit.known_position
+
+    @property
     def can_be_reused(self) -> bool:
         """Whether the connection has no state that would affect the next block."""
         raw = self._raw

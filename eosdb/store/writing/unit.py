@@ -341,6 +341,11 @@ class Unit:
             raise
         self.execute("RELEASE part")
 
+    @property
+    def known_position(self) -> int:
+        """The position of the newest event; 0 if it is not known without a query."""
+        return self._position or 0
+
     def last_position(self) -> int:
         """Return the position of the newest event; 0 if there is none."""
         if self._position is not None:

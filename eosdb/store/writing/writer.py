@@ -172,6 +172,8 @@ class Writer:
             self._commit()
             self._timings.committed(requests, sync=self._synchronous == "FULL")
             self._are_memos_true = True
+            if self._synchronous == self.durable:  # Otherwise a power cut may still undo the unit.
+                self.note_position(self._unit.known_position)
         reach(Failpoint.UNIT_COMMITTED)
         changes = self.connection.total_changes - self._changes_before
         self._timings.rows += changes
@@ -206,6 +208,11 @@ class Writer:
         """Add an estimate of the bytes written to the WAL."""
         self._timings.has_written = True
         self._wal_bytes += wal_bytes
+
+    def note_position(self, position: int) -> None:
+        """Note the position of a durable unit for later openers; 0 if it is unknown."""
+        if position:
+            self._mutex.note_position(position)
 
     # -- syncs that fail ------------------------------------------------------------------------
 

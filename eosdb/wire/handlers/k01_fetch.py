@@ -1,8 +1,9 @@
 """Fetch: records from an offset on, waiting for them as long as the client allows.
 
 Version 4: isolation levels, and the aborted transactions; 5: the log start; 7: fetch sessions (KIP-227),
-which are not offered; 9: the leader's epoch (KIP-320); 11: racks (KIP-392); 12: flexible; 13: topics by
-their ids (KIP-516); 15: followers name themselves in a structure (KIP-903); 18: a replica's high watermark.
+which are not offered; 9: the leader's epoch (KIP-320); 11: racks (KIP-392); 12: flexible, and where the log
+diverged (KIP-595); 13: topics by their ids (KIP-516); 15: followers name themselves in a structure
+(KIP-903); 18: a replica's high watermark.
 `messages.py` encodes the answers.
 """
 
@@ -16,11 +17,11 @@ from uuid import UUID
 from kafka.protocol.consumer.fetch import FetchRequest
 
 from eosdb.broker.broker import Broker
-from eosdb.errors import CorruptRecordError, EosdbError
+from eosdb.errors import CorruptRecordError, EosdbError, OffsetOutOfRangeError
 from eosdb.log.reading import lag as many
 from eosdb.log.topics import unknown_id
 from eosdb.model import requests
-from eosdb.model.fetched import AbortedTransaction, Block
+from eosdb.model.fetched import AbortedTransaction, Block, LeaderEpochs
 from eosdb.model.values import IsolationLevel, PartitionOffsets, TopicPartition
 from eosdb.wire import batches, errors
 from eosdb.wire.apis import Fields, Session, serves
@@ -48,6 +49,8 @@ class _Place(NamedTuple):
 class _Asked:
     offset: int
     max_bytes: int
+    last_epoch: int
+    """The leader epoch of the last record that the client has; -1 if it names none."""
     code: int
     """An error that the request itself causes, or NONE."""
 
@@ -73,14 +76,16 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
     sender = request.replica_state if version >= 15 else request
     is_follower = sender is not None and sender.replica_id >= 0
     by_id = version >= 13
+    epoch = session.leader_epoch()
     # If a partition occurs twice, the last one counts.
     requested = {
         _Place(topic.topic_id or NO_TOPIC if by_id else topic.topic, p.partition): _Asked(
             p.fetch_offset,
             p.partition_max_bytes,
+            p.last_fetched_epoch if version >= 12 else NO_EPOCH,
             errors.NOT_LEADER_OR_FOLLOWER  # The only broker has no followers.
             if is_follower
-            else checked_epoch(max(p.current_leader_epoch, NO_EPOCH)),
+            else checked_epoch(max(p.current_leader_epoch, NO_EPOCH), epoch),
         )
         for topic in request.topics
         for p in topic.partitions
@@ -100,7 +105,7 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
             # decisions/0087: one read serves equal requests of a principal that the same commit has woken.
             answers = None if shared is None else shared.get(same)
             if answers is None or answers.size > room:
-                answers = _read(session.broker, requested, level, room)
+                answers = _read(session.broker, requested, level, room, epoch)
         session.lease.shrink_to(held + min(answers.size, room))
         left_ms = deadline - REAL_TIME.monotonic_ms()
         enough = answers.failed or answers.size >= request.min_bytes or not requested
@@ -120,10 +125,14 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
 
 
 def _read(
-    broker: Broker, requested: Mapping[_Place, _Asked], level: IsolationLevel, max_bytes: int
+    broker: Broker,
+    requested: Mapping[_Place, _Asked],
+    level: IsolationLevel,
+    max_bytes: int,
+    epoch: int,
 ) -> _Answers:
     """Read the partitions in the order of the request, up to `max_bytes`. Only the first partition with
-    records may exceed it, by one record."""
+    records may exceed it, by one record. `epoch` is the current leader epoch."""
     answers = _Answers({}, {})
     ids = {place.topic for place in requested if isinstance(place.topic, UUID)}
     names = _names(broker, ids)
@@ -133,14 +142,23 @@ def _read(
         ends: PartitionOffsets | None = None
         records: Pieces = []
         aborted: Iterable[AbortedTransaction] = ()
+        diverging: tuple[int, int] | None = None
         try:
             tp = TopicPartition(_name(names, place.topic), place.partition)
-            if code == errors.NONE and (ends := idle.get(tp)) is None:
+            epochs = LeaderEpochs(0, 0)
+            if epoch or wanted.last_epoch >= 0:
+                epochs = broker.ask(requests.LeaderEpochs(tp))
+                diverging = _diverging(epochs, wanted)
+            if diverging is not None:
+                ends = broker.ask(requests.Offsets(tp))
+            elif code == errors.NONE and (ends := idle.get(tp)) is None:
                 room = min(wanted.max_bytes, max_bytes - answers.size)
                 if room > 0 or answers.size == 0:
                     ends, records, aborted = _read_partition(
                         broker, tp, wanted.offset, level, room, at_least_one=answers.size == 0
                     )
+                    if epoch:
+                        records = [batches.with_epochs(piece, epochs) for piece in records]
                 else:
                     ends = broker.ask(requests.Offsets(tp))
         except EosdbError as error:
@@ -157,9 +175,27 @@ def _read(
             -1 if ends is None else ends.log_start_offset,
             list(aborted) if level == "read_committed" and ends is not None else None,
             records,
+            diverging,
         )
     # Ids are never reused: if this id still has this name, the data just read belongs to it.
-    return answers if names == _names(broker, ids) else _read(broker, requested, level, max_bytes)
+    return (
+        answers
+        if names == _names(broker, ids)
+        else _read(broker, requested, level, max_bytes, epoch)
+    )
+
+
+def _diverging(epochs: LeaderEpochs, wanted: _Asked) -> tuple[int, int] | None:
+    """The epoch and offset up to which the client's log is the file's; None if that is all of it. Raises
+    OffsetOutOfRangeError for an epoch that the file does not know."""
+    if wanted.last_epoch < 0:
+        return None
+    epoch, end = epochs.end_of(wanted.last_epoch)
+    if epoch < 0:
+        raise OffsetOutOfRangeError(
+            f"leader epoch {wanted.last_epoch}: expected up to {epochs.current}"
+        )
+    return (epoch, end) if epoch < wanted.last_epoch or end < wanted.offset else None
 
 
 def _idle(

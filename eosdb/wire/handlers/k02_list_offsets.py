@@ -16,7 +16,6 @@ from eosdb.model import requests
 from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, IsolationLevel, TopicPartition
 from eosdb.wire import errors
 from eosdb.wire.apis import Fields, Session, partitions_of, per_partition, serves
-from eosdb.wire.session import LEADER_EPOCH
 
 _ISOLATION_LEVELS: Final[dict[int, IsolationLevel]] = {0: "read_uncommitted", 1: "read_committed"}
 NO_EPOCH: Final = -1
@@ -39,16 +38,19 @@ def list_offsets(session: Session, request: ListOffsetsRequest, version: int) ->
         topic.partitions = list({p.partition_index: p for p in topic.partitions}.values())
 
     def answer(tp: TopicPartition, asked: Any) -> Fields:
-        timestamp, code = asked.timestamp, checked_epoch(asked.current_leader_epoch)
+        timestamp = asked.timestamp
         if times[tp] > 1:
-            code = InvalidRequestError.code
-        elif timestamp < 0 and version < _KNOWN_FROM.get(timestamp, _NEVER):
-            code = errors.UNSUPPORTED_VERSION
+            return {"error_code": InvalidRequestError.code}
+        if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, _NEVER):
+            return {"error_code": errors.UNSUPPORTED_VERSION}
+        epochs = session.broker.ask(requests.LeaderEpochs(tp))
+        code = checked_epoch(asked.current_leader_epoch, epochs.current)
         if code != errors.NONE or timestamp == _LATEST_TIERED:
             return {"error_code": code}
         lookup = EARLIEST if timestamp == _EARLIEST_LOCAL else timestamp
         found = session.broker.ask(requests.ListOffsets(tp, lookup, isolation_level=level))
-        return {"like": found, "leader_epoch": LEADER_EPOCH if found.offset >= 0 else NO_EPOCH}
+        epoch = epochs.at(found.offset) if found.offset >= 0 else NO_EPOCH
+        return {"like": found, "leader_epoch": epoch}
 
     return {"topics": per_partition(request.topics, answer)}
 
@@ -58,8 +60,8 @@ def isolation_level(number: int) -> IsolationLevel:
     return cast(IsolationLevel, _ISOLATION_LEVELS.get(number, ""))
 
 
-def checked_epoch(current: int) -> int:
-    """The error code for a client's leader epoch (-1: none), which must equal the broker's (KIP-320)."""
-    if current in (NO_EPOCH, LEADER_EPOCH):
+def checked_epoch(known: int, current: int) -> int:
+    """The error code for a client's leader epoch (-1: none), which must equal the current one (KIP-320)."""
+    if known in (NO_EPOCH, current):
         return errors.NONE
-    return errors.UNKNOWN_LEADER_EPOCH if current > LEADER_EPOCH else errors.FENCED_LEADER_EPOCH
+    return errors.UNKNOWN_LEADER_EPOCH if known > current else errors.FENCED_LEADER_EPOCH

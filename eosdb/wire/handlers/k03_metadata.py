@@ -19,7 +19,7 @@ from eosdb.model import requests
 from eosdb.model.values import TopicMetadata
 from eosdb.wire.apis import Fields, Session, serves
 from eosdb.wire.errors import NONE, code_of
-from eosdb.wire.session import LEADER_EPOCH, NO_TOPIC, NODE_ID
+from eosdb.wire.session import NO_TOPIC, NODE_ID
 
 
 @serves(MetadataRequest, 0, 13)
@@ -55,10 +55,10 @@ def metadata(session: Session, request: MetadataRequest, version: int) -> Fields
     }
 
 
-def led_here(index: int) -> Fields:
+def led_here(index: int, leader_epoch: int) -> Fields:
     """The fields of a partition: the one broker leads it, and is its only replica."""
     return {  # All fields, because kafka-python fills in defaults slowly.
-        "error_code": NONE, "partition_index": index, "leader_id": NODE_ID, "leader_epoch": LEADER_EPOCH,
+        "error_code": NONE, "partition_index": index, "leader_id": NODE_ID, "leader_epoch": leader_epoch,
         "replica_nodes": [NODE_ID], "isr_nodes": [NODE_ID], "offline_replicas": [],
     }  # fmt: skip
 
@@ -90,10 +90,11 @@ def _not_found(name: str | None, topic_id: UUID | None, code: int) -> Fields:
 
 
 def _described(session: Session, topic: TopicMetadata, may: bool) -> Fields:
+    epoch = session.leader_epoch()
     return {
         "error_code": NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
-        "partitions": [led_here(index) for index in range(topic.partitions)],
+        "partitions": [led_here(index, epoch) for index in range(topic.partitions)],
         "authorized_operations": session.operations(may, "topic", topic.name),
     }

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader's epoch ends. The only epoch ends at the log end offset.
+"""OffsetForLeaderEpoch: where a leader's epoch ended. An epoch ends when the file is restored or copied.
 
 Version 2: the epoch that the client knows (KIP-320); 3: the id of the requesting replica; 4: flexible.
 """
@@ -14,16 +14,17 @@ from eosdb.model.values import TopicPartition
 from eosdb.wire.apis import Fields, Session, per_partition, serves
 from eosdb.wire.errors import NONE, reading_code_of
 from eosdb.wire.handlers.k02_list_offsets import checked_epoch
-from eosdb.wire.session import LEADER_EPOCH
 
 
 @serves(OffsetForLeaderEpochRequest, 2, 4, reading_code_of)
 def for_leader_epoch(session: Session, request: OffsetForLeaderEpochRequest, _: int) -> Fields:
     def answer(tp: TopicPartition, asked: Any) -> Fields:
-        end = session.broker.ask(requests.Offsets(tp)).log_end_offset
-        code = checked_epoch(asked.current_leader_epoch)
-        if code != NONE or asked.leader_epoch != LEADER_EPOCH:
+        epochs = session.broker.ask(requests.LeaderEpochs(tp))
+        code = checked_epoch(asked.current_leader_epoch, epochs.current)
+        if code != NONE:
             return {"error_code": code}
-        return {"leader_epoch": LEADER_EPOCH, "end_offset": end}
+        return dict(
+            zip(("leader_epoch", "end_offset"), epochs.end_of(asked.leader_epoch), strict=True)
+        )
 
     return {"topics": per_partition(request.topics, answer)}

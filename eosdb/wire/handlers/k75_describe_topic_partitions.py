@@ -57,10 +57,11 @@ def describe_topic_partitions(
 
 def _listed(session: Session, topic: TopicMetadata, indexes: range) -> Fields:
     in_sync: Fields = {"eligible_leader_replicas": [], "last_known_elr": []}
+    epoch = session.leader_epoch()
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
-        "partitions": [led_here(index) | in_sync for index in indexes],
+        "partitions": [led_here(index, epoch) | in_sync for index in indexes],
         "topic_authorized_operations": sum(
             1 << operation for operation in session.operations(True, "topic", topic.name)
         ),

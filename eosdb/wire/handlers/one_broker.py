@@ -41,7 +41,7 @@ from eosdb.wire import errors
 from eosdb.wire.apis import Answer, Fields, Session, attempt, per_partition, serves
 from eosdb.wire.handlers.k19_create_topics import check_assignments
 from eosdb.wire.schemas import ShareGroupHeartbeatRequest
-from eosdb.wire.session import LEADER_EPOCH, NODE_ID
+from eosdb.wire.session import NODE_ID
 
 _UPGRADE_TYPES: Final = (1, 2, 3)
 """The codes of an upgrade, a safe downgrade and an unsafe downgrade."""
@@ -217,7 +217,11 @@ def describe_quorum(session: Session, request: DescribeQuorumRequest, _: int) ->
         end, now = session.admin._journal_position(), session.core.clock.time_ms()
         caught_up = {"last_fetch_timestamp": now, "last_caught_up_timestamp": now}
         voter = {"replica_id": NODE_ID, "log_end_offset": end, **caught_up}
-        leader = {"leader_id": NODE_ID, "leader_epoch": LEADER_EPOCH, "high_watermark": end}
+        leader = {
+            "leader_id": NODE_ID,
+            "leader_epoch": session.leader_epoch(),
+            "high_watermark": end,
+        }
         return {**leader, "current_voters": [voter]}
 
     listener = {"name": "CONTROLLER", "host": session.host, "port": session.port}

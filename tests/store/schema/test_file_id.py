@@ -79,7 +79,7 @@ def test_it_stays_as_long_as_the_history_does(db_path: Path, tmp_path: Path) -> 
     [
         "DELETE FROM eosdb_file",
         "UPDATE eosdb_file SET file_id = 'x'",
-        "INSERT INTO eosdb_file VALUES ('AAAAAAAAAAAAAAAAAAAAAA', 1, '1.0', 0)",
+        "INSERT INTO eosdb_file VALUES ('AAAAAAAAAAAAAAAAAAAAAA', 1, '1.0', NULL, 0)",
     ],
 )
 def test_verify_tells_when_it_is_none(db_path: Path, damage: str) -> None:
