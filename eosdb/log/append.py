@@ -245,7 +245,7 @@ WHERE position > (SELECT max(position) FROM journal) - 10000 AND kind = 'BatchAp
 """SQL: the checksum of a batch whose records are removed, if its event is among the newest."""
 
 
-# decisions/0094: Kafka compares sequences only, and loses what a client sends under a used one.
+# decisions/0095: Kafka compares sequences only, and loses what a client sends under a used one.
 def _repeated(
     unit: Unit, partition_id: int, batch: PreparedBatch, stored: Duplicate, *, timed: bool = False
 ) -> int | None:
