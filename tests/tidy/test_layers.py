@@ -76,6 +76,8 @@ TIERS = {
     ],
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
+"""From the ground up. A name stands for itself and for what is inside it, unless that is listed, too.
+The names of one row are one room."""
 BUDGET = {
     "engine": 33_930,
     "clients": 10_590,
@@ -92,8 +94,6 @@ DOORS = {
     }
 }
 """What a database offers of later tiers: imported when it is asked for."""
-"""From the ground up. A name stands for itself and for what is inside it, unless that is listed, too.
-The names of one row are one room."""
 
 CORE = {
     f"eosdb.{room}"
