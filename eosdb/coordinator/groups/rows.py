@@ -184,7 +184,7 @@ def stored_members(source: Unit | sqlite3.Connection) -> list[tuple[str, str]]:
 @reads("groups")
 def owner_locks(members: str) -> tuple[tuple[str, int], ...]:
     """The member ids and lock numbers of the members that hold locks."""
-    return tuple((m["member_id"], m["owner_lock"]) for m in parsed(members) if "owner_lock" in m)
+    return tuple((m["member_id"], m["owner_lock"]) for m in parsed(members) if m.get("owner_lock"))
 
 
 def names(connection: sqlite3.Connection) -> list[str]:
