@@ -45,10 +45,10 @@ VALUES (?, ?, ?, ?, ?)
 """
 
 
-def renew(connection: sqlite3.Connection) -> None:
-    """Give the file a new id, inside the caller's unit."""
+def renew(connection: sqlite3.Connection, place: str | None = None) -> None:
+    """Give the file a new id, inside the caller's unit; and a place, if it is known."""
     connection.execute("DELETE FROM eosdb_file")
-    _save(connection, _new())
+    _save(connection, _new(), place)
 
 
 def bring_up_to_date(connection: sqlite3.Connection) -> None:

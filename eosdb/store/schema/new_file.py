@@ -18,6 +18,7 @@ from eosdb.store.file.connection import WAL_FORMAT as WAL_FORMAT
 from eosdb.store.file.failures import system_calls
 from eosdb.store.schema import file_id
 from eosdb.store.schema.newest import GIVES_PAGES_BACK, create
+from eosdb.system import birth
 from eosdb.system.road import road, sync_path
 
 ROLLBACK_FORMAT: Final = b"\x01\x01"
@@ -29,12 +30,11 @@ def make(path: str, *, sync: bool) -> bool:
     """Create an empty eosdb file at an unused `path`; durable if `sync`. Returns False without an effect if
     the system does not support this. The caller then lets SQLite create the file. Raises StorageError if
     another program has just created one."""
-    data = _image()
-    if data is None:
+    if not hasattr(sqlite3.Connection, "serialize"):
         return False
     unfinished = unfinished_name(path)
     try:
-        _write(unfinished, data, sync=sync)
+        _write(unfinished, sync=sync)
         reach(Failpoint.MIGRATION_APPLIED)
         # A deleted file may have left its WAL, and SQLite would read it into the new file.
         remove_left_behind(path, sync=sync)
@@ -70,10 +70,11 @@ def unfinished_name(path: str) -> str:
     return f"{path}.eosdb-unfinished"
 
 
-def _write(path: str, data: bytes, *, sync: bool) -> None:
-    """Write a new file. No other process has it open, so closing a descriptor drops no locks."""
+def _write(path: str, *, sync: bool) -> None:
+    """Write a new file, which knows its place. No other process has it open, so closing a descriptor drops
+    no locks."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb") as f:
-        f.write(data)
+        f.write(_image(birth.identity(path)))
         f.seek(FORMAT_AT.start)
         f.write(WAL_FORMAT)
         f.flush()
@@ -90,17 +91,14 @@ def remove_left_behind(path: str, *, sync: bool) -> None:
         sync_folder(path)
 
 
-def _image() -> bytes | None:
-    """Return the bytes of a new file with a new id, not yet in WAL mode; None if Python's sqlite3 cannot
-    serialize a database."""
-    if not hasattr(sqlite3.Connection, "serialize"):
-        return None
+def _image(place: str) -> bytes:
+    """Return the bytes of a new file at this place with a new id, not yet in WAL mode."""
     try:
         try:
             template = _idle.pop()
         except IndexError:
             template = _template()
-        file_id.renew(template)
+        file_id.renew(template, place)
         data = template.serialize()
     except SystemError as error:  # Python raises this if SQLite gets no memory.
         raise MemoryError from error

@@ -47,7 +47,7 @@ def test_no_two_files_have_the_same_also_when_forked_processes_make_them(tmp_pat
 def test_a_file_that_sqlite_makes_has_one_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(new_file, "_image", lambda: None)
+    monkeypatch.setattr(new_file, "make", lambda *_, **__: False)
     assert id_of(tmp_path / "a.db") != id_of(tmp_path / "b.db")
 
 
