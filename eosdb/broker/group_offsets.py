@@ -25,7 +25,7 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import OffsetCommit, OffsetsCommitted
 from eosdb.log import partition_rows, topics
-from eosdb.model import requests
+from eosdb.model import finished, requests
 from eosdb.model.requests import OffsetErrors
 from eosdb.model.validation import (
     check_given_group_id,
@@ -61,7 +61,8 @@ def offset_fetch(
         group = group_rows.load(connection, group_id)
         if isinstance(group, ConsumerGroup):
             consumer_decisions.check_fetch(group, request.member_id, request.member_epoch)
-        offsets = group_offsets.fetch(connection, group_id, tps)
+        stored = group_offsets.fetch(connection, group_id, tps)
+        offsets = {tp: finished.told(one) for tp, one in stored.items()}
         unstable = group_offsets.pending(connection, group_id) if request.require_stable else {}
         answer: dict[TopicPartition, OffsetAndMetadata | ApiError] = {}
         for tp in offsets if tps is None else tps:

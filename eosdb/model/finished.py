@@ -52,6 +52,13 @@ def read(committed: OffsetAndMetadata) -> Finished:
     return Finished(max(int(found[2]), offset), [each for each in unfinished if each >= offset])
 
 
+def told(committed: OffsetAndMetadata) -> OffsetAndMetadata:
+    """What a client sees of a committed offset: no metadata of a processor's if nothing is finished beyond
+    the offset, as a consumer's commit has none."""
+    is_bare = is_processors(committed.metadata) and read(committed).end == committed.offset
+    return committed._replace(metadata="") if is_bare else committed
+
+
 def from_here(given: OffsetAndMetadata) -> OffsetAndMetadata:
     """A processor's offset beyond which nothing is finished."""
     return given._replace(metadata=text(max(given.offset, 0), ()))

@@ -36,7 +36,7 @@ def test_each_record_becomes_its_result_under_its_key(db: eosdb.Database, run: R
     assert [(r.key, r.value) for r in read(db)] == [(b"ka", b"A"), (b"kb", b"B")]
     assert report.processed == 2
     assert db.broker.offset_fetch("g") == {
-        TopicPartition("in", 0): eosdb.OffsetAndMetadata(2, "eosdb:2")
+        TopicPartition("in", 0): eosdb.OffsetAndMetadata(2)
     }
 
 
