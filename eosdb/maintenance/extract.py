@@ -27,9 +27,10 @@ from eosdb.store.file import forking
 from eosdb.store.file.connection import connect, hearing, uri
 from eosdb.store.file.failures import translated
 from eosdb.store.file.locks import WriterMutex
-from eosdb.store.schema import guard, migrate, new_file, newest
+from eosdb.store.schema import file_id, guard, migrate, new_file, newest
 from eosdb.store.store import Store
 from eosdb.store.writing.writer import Writer
+from eosdb.system import birth
 from eosdb.system.road import road
 
 _LOCK: Final = "-lock"
@@ -159,6 +160,8 @@ def _fill(unfinished: str, path: str, report: Progress) -> None:
         new.execute("BEGIN")
         json_views.make_all(new)
         newest.stamp(new, newest.SCHEMA_VERSION)
+        # decisions/0094: the tables move, so their life goes on at the new place.
+        file_id.settle(new, birth.identity(unfinished))
         new.execute("COMMIT")
 
 
