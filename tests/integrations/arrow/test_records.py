@@ -173,8 +173,7 @@ DAMAGES = {
     "headers are gone": "NULL", "timestamp": "timestamp + 1", "timestamp_type": "1 - timestamp_type",
     "producer_id": "producer_id + 1", "producer_epoch": "producer_epoch + 100",
     "sequence": "sequence + 1000", "is_transactional": "1 - is_transactional", "control": "'ABORT'",
-    "position": "position + 1", "checksum": "checksum + 1", "checksum is gone": "NULL",
-    "offset": "1000000", "partition_id": "77",
+    "position": "position + 1", "checksum": "checksum + 1", "offset": "1000000", "partition_id": "77",
 }  # fmt: skip
 
 
