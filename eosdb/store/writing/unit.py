@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, Typ
 from eosdb.events import encoding
 from eosdb.events.encoding import Lean
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten, TransactionStateChanged
+from eosdb.model.damage import reads
 from eosdb.model.notices.notice import Untold
 from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.insertion import FoldedInsertion, Insertion
@@ -346,6 +347,7 @@ class Unit:
         """The position of the newest event; 0 if it is not known without a query."""
         return self._position or 0
 
+    @reads("journal")
     def last_position(self) -> int:
         """Return the position of the newest event; 0 if there is none."""
         if self._position is not None:
