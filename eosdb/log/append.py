@@ -188,11 +188,7 @@ def append(
     if batch.producer_id >= 0:
         verdict = _decide(unit, partition.partition_id, batch, begins=begins)
     if isinstance(verdict, Duplicate):
-        return ProduceResult(
-            verdict.base_offset, verdict.last_offset,
-            _check_repeat(unit, partition.partition_id, batch, verdict),
-            partition.log_start_offset, duplicate=True,
-        )  # fmt: skip
+        return _answer_repeat(unit, partition, batch, verdict)
     if config.closed:
         raise errors.PolicyViolationError(f"{partition.topic_partition}: {config.closed}")
     times, newest_at = ([now_ms], 0) if is_log_append_time else (batch.timestamps, batch.newest)
@@ -268,17 +264,21 @@ def _repeated(
     return rows[0][2] if rows and rows[0][1] else NO_TIMESTAMP
 
 
-def _check_repeat(unit: Unit, partition_id: int, batch: PreparedBatch, stored: Duplicate) -> int:
-    """Return the stored append time. Raises OutOfOrderSequenceNumberError for another or aborted batch."""
+def _answer_repeat(
+    unit: Unit, partition: Partition, batch: PreparedBatch, stored: Duplicate
+) -> ProduceResult:
+    """Return what is stored of the batch. Raises OutOfOrderSequenceNumberError if it is another or aborted."""
+    partition_id, offset = partition.partition_id, stored.base_offset
     append_time = _repeated(unit, partition_id, batch, stored)
-    offset = stored.base_offset
     if append_time is None or _is_aborted(unit, partition_id, batch.producer_id, offset):
         raise errors.OutOfOrderSequenceNumberError(
             f"producer {batch.producer_id}: the {batch.count} sequences from {batch.base_sequence} on are "
             f"stored at offset {offset} with other records, or aborted; expected new sequences or an exact "
             "repeat"
         )
-    return append_time
+    return ProduceResult(
+        offset, stored.last_offset, append_time, partition.log_start_offset, duplicate=True
+    )
 
 
 def _is_aborted(unit: Unit, partition_id: int, producer_id: int, offset: int) -> bool:

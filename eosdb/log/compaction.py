@@ -185,14 +185,16 @@ def _clean_end(
     """Return the end of the pass: the first record that is too young, or the last stable offset."""
     if config.min_compaction_lag_ms == 0 or partition.partition == SCHEDULED:
         return partition.last_stable_offset
+    newest_ms = now_ms - config.min_compaction_lag_ms
     row = connection.execute(
         'SELECT "offset" FROM records WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? '
-        f'AND timestamp > ?4 AND {OLDER_TIME} > ?4 ORDER BY "offset" LIMIT 1',
+        f'AND timestamp > ? AND {OLDER_TIME} > ? ORDER BY "offset" LIMIT 1',
         (
             partition.partition_id,
             partition.log_start_offset,
             partition.last_stable_offset,
-            now_ms - config.min_compaction_lag_ms,
+            newest_ms,
+            newest_ms,
         ),
     ).fetchone()
     return partition.last_stable_offset if row is None else int(row[0])

@@ -132,10 +132,11 @@ def _by_time(
     """Return the first offset before `end` whose record is young enough to stay."""
     if retention_ms < 0 or partition.log_start_offset == partition.log_end_offset:
         return partition.log_start_offset
+    oldest_ms = now_ms - retention_ms
     row = connection.execute(
         'SELECT "offset" FROM records WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? '
-        f'AND timestamp >= ?4 AND {OLDER_TIME} >= ?4 ORDER BY "offset" LIMIT 1',
-        (partition.partition_id, partition.log_start_offset, end, now_ms - retention_ms),
+        f'AND timestamp >= ? AND {OLDER_TIME} >= ? ORDER BY "offset" LIMIT 1',
+        (partition.partition_id, partition.log_start_offset, end, oldest_ms, oldest_ms),
     ).fetchone()
     return end if row is None else int(row[0])
 

@@ -66,6 +66,7 @@ def test_whoever_starts_threads_says_when_there_is_none_to_be_had() -> None:
 BEGINS = {
     "eosdb.admin.fleet": "a snapshot of each file; a temporary database",
     "eosdb.admin.summary": "a snapshot of a file that was not opened",
+    "eosdb.maintenance.copies": "a snapshot of a file of another schema",
     "eosdb.maintenance.extract": "a new file; a file that is checked again under the lock",
     "eosdb.maintenance.replay": "a scratch file",
     "eosdb.maintenance.restore": "a copy that nobody else has",
