@@ -27,7 +27,7 @@ LOSSES = [
     pytest.param(restored, range(0), "another file: its id", id="restored"),
     pytest.param(restored, range(100, 115), "another file: its id", id="restored and grown"),
     pytest.param(backup_put_back, range(0), "ends with event", id="older copy"),
-    pytest.param(backup_put_back, range(100, 115), "another event", id="older copy, grown"),
+    pytest.param(backup_put_back, range(100, 115), "another life", id="older copy, grown"),
 ]
 
 

@@ -84,7 +84,7 @@ def test_an_older_copy_that_was_put_back_is_noticed(fleet: list[Device], tmp_pat
     older.append(b"0-x")
     older.append(b"0-y")
     older.publish()
-    assert "another event" in files.look(url, lambda _: [known]).departures[known]
+    assert "another life" in files.look(url, lambda _: [known]).departures[known]
 
 
 @pytest.mark.slow
