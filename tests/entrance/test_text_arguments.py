@@ -126,6 +126,7 @@ BAD: dict[str, list[Any]] = {
     "str | UUID": [LONE, 5],
     "Collection[str] | None": [[LONE], LONE, [5]],
     "Sequence[object]": [[LONE]],
+    "Parameters": [[LONE], LONE, 5, {"a": LONE}, {LONE: 1}],
     "Iterable[Sendable]": [
         [LONE],
         [(LONE, b"v")],
