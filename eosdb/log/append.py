@@ -267,7 +267,7 @@ def _repeated(
 def _answer_repeat(
     unit: Unit, partition: Partition, batch: PreparedBatch, stored: Duplicate
 ) -> ProduceResult:
-    """Return what is stored of the batch. Raises OutOfOrderSequenceNumberError for another or aborted one."""
+    """Return the stored result. Raises OutOfOrderSequenceNumberError for another or aborted batch."""
     partition_id, offset = partition.partition_id, stored.base_offset
     append_time = _repeated(unit, partition_id, batch, stored)
     if append_time is None or _is_aborted(unit, partition_id, batch.producer_id, offset):

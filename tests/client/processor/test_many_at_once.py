@@ -408,9 +408,7 @@ def test_partitions_move_to_another_copy_while_their_records_are_in_hand(
             slow.let_go("a1")
             eventually(lambda: len(values(timed)) == 4)
             eventually(
-                lambda: (
-                    {committed(timed, TopicPartition("in", n)) for n in (0, 1)} == {(2, "")}
-                )
+                lambda: {committed(timed, TopicPartition("in", n)) for n in (0, 1)} == {(2, "")}
             )
     assert values(timed) == [b"A1", b"A1", b"B1", b"B1"]
 

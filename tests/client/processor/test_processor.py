@@ -35,9 +35,7 @@ def test_each_record_becomes_its_result_under_its_key(db: eosdb.Database, run: R
     report = run(upper)
     assert [(r.key, r.value) for r in read(db)] == [(b"ka", b"A"), (b"kb", b"B")]
     assert report.processed == 2
-    assert db.broker.offset_fetch("g") == {
-        TopicPartition("in", 0): eosdb.OffsetAndMetadata(2)
-    }
+    assert db.broker.offset_fetch("g") == {TopicPartition("in", 0): eosdb.OffsetAndMetadata(2)}
 
 
 def test_a_second_run_goes_on_where_the_first_ended(db: eosdb.Database, run: Run) -> None:
