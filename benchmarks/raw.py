@@ -85,7 +85,7 @@ def shape() -> Shape:
             first, second = file.execute(
                 f"SELECT {_quoted(columns)} FROM records ORDER BY rowid LIMIT 2"
             ).fetchall()
-    plain = ";\n".join(sql for (sql,) in ddl).replace(", checksum INT", "")
+    plain = ";\n".join(sql for (sql,) in ddl).replace(",\n    checksum INT NOT NULL", "")
     return Shape(plain, columns, _expression(columns, first, second))
 
 

@@ -407,8 +407,8 @@ def test_a_row_that_fits_no_more_at_the_end_costs_only_its_own_request(db: eosdb
     with closing(sqlite3.connect(db.path)) as stranger:
         stranger.execute(
             'INSERT INTO records (partition_id, "offset", timestamp, timestamp_type, producer_id, '
-            "producer_epoch, sequence, sequence_round, is_transactional, position) "
-            "SELECT partition_id, 1000, timestamp, 0, producer_id, producer_epoch, 6, 0, 0, position "
+            "producer_epoch, sequence, sequence_round, is_transactional, position, checksum) "
+            "SELECT partition_id, 1000, timestamp, 0, producer_id, producer_epoch, 6, 0, 0, position, 0 "
             "FROM records WHERE sequence = 5"
         )
         stranger.commit()
