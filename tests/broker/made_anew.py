@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Final
 import eosdb
 from eosdb import TopicPartition
 from eosdb.errors import EosdbError, UnknownTopicIdError, UnknownTopicOrPartitionError
+from tests.copied import copied_as_new
 from tests.readers import committed_values
 
 TPS: Final = (TopicPartition("t", 0), TopicPartition("t", 1))
@@ -97,7 +97,7 @@ def places(
         prepare(db)
     for number in itertools.count():
         path = folder / f"{number}.db"
-        shutil.copyfile(first, path)
+        copied_as_new(first, path)
         with (
             eosdb.connect(path, durability="off") as db,
             eosdb.connect(path, durability="off") as other,

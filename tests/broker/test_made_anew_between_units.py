@@ -150,7 +150,7 @@ def test_a_letter_of_a_topic_made_anew_is_replayed_before_it_counts_as_replayed(
 def test_an_ingest_has_all_lines_in_one_topic(tmp_path: Path) -> None:
     lines = [b"line-%d" % i for i in range(30)]
     path = tmp_path / "in.txt"
-    path.write_bytes(b"\n".join(lines))
+    path.write_bytes(b"\n".join(lines) + b"\n")
 
     def work(db: eosdb.Database) -> None:
         source = Source(path, "lines", None)
