@@ -10,6 +10,8 @@ from pathlib import Path
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.model.requests import ConsumerGroupHeartbeat
+from eosdb.store.schema import file_id
+from eosdb.system import birth
 
 TP = TopicPartition("t", 0)
 COMPACTED = TopicPartition("c", 0)
@@ -74,6 +76,20 @@ def fill(path: Path, clock: ManualClock, values: int = VALUES) -> None:
     db.admin.create_acls([eosdb.Acl("User:*", "all", kind, "*") for kind in kinds])
     assert db.verify().ok
     db.abandon()
+
+
+def begin_a_life(path: Path, clock: ManualClock) -> None:
+    """Make a file in its second life, as if it had been copied once."""
+    for _ in range(2):
+        eosdb.connect(path, clock=clock, durability="off").close()
+        move(path, file_id.COPIED)
+    move(path, birth.identity(str(path)))
+
+
+def move(path: Path, place: str) -> None:
+    """Have the file say that its life began at this place."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        file_id.settle(connection, place)
 
 
 class Raw(sqlite3.Connection):

@@ -17,6 +17,7 @@ from eosdb.store.schema.newest import (
     materialized_tables,
     newest_schema,
 )
+from eosdb.system import birth
 from tests.maintenance import everything
 
 pytestmark = pytest.mark.slow
@@ -52,7 +53,9 @@ def columns() -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("everything") / "all.db"
-    everything.fill(path, eosdb.ManualClock(1_700_000_000_000), values=7)
+    clock = eosdb.ManualClock(1_700_000_000_000)
+    everything.begin_a_life(path, clock)
+    everything.fill(path, clock, values=7)
     return path
 
 
@@ -60,6 +63,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trimmed(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with a baseline just before the newest event."""
     path = copied(filled, tmp_path_factory.mktemp("trimmed"))
+    everything.move(path, birth.identity(str(path)))
     config = eosdb.BrokerConfig(history_retention_ms=0)
     with eosdb.connect(path, clock=eosdb.ManualClock(1_700_000_001_000), config=config) as db:
         assert db.housekeeping().trimmed_events > 80

@@ -21,6 +21,7 @@ from eosdb.coordinator.projection import apply
 from eosdb.maintenance import replay
 from eosdb.model.requests import ConsumerGroupHeartbeat
 from eosdb.store import baseline
+from eosdb.store.schema import file_id
 from eosdb.store.schema.newest import BASELINE_TABLE, in_baseline, newest_schema
 from eosdb.store.writing.unit import Unit
 from tests.maintenance import everything
@@ -45,7 +46,9 @@ ALSO_UNIQUE |= {in_baseline(name): columns for name, columns in ALSO_UNIQUE.item
 def fill(path: Path) -> None:
     """Two rows at least in every table that can have two, most of which the baseline has already."""
     clock = ManualClock(START_MS)
+    everything.begin_a_life(path, clock)
     everything.fill(path, clock, values=7)
+    everything.move(path, file_id.COPIED)  # The next writer begins another life.
     config = eosdb.BrokerConfig(
         history_retention_ms=0, log_retention_check_interval_ms=10**12, super_users="User:ANONYMOUS"
     )
