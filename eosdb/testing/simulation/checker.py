@@ -45,8 +45,8 @@ class Beliefs:
         self.changes_over = 0
         self._had: dict[str, set[int]] = {}
         """The last assignment of each classic member."""
-        self._targets: dict[str, set[int]] = {}
-        """The coordinator's target for each member."""
+        self._owned: dict[str, set[int]] = {}
+        """What each member of the new protocol owns."""
 
     def take(self, members: Iterable[Mapping[str, Any]], generation: int) -> None:
         self.members = [(m["member_id"], m.get("member_epoch", generation)) for m in members]
@@ -76,7 +76,7 @@ class Beliefs:
                     self._begin(event["members"])
                 self._epoch = event["group_epoch"]
                 for m in event["members"]:
-                    self._targets[m["member_id"]] = _numbers(m["target"])
+                    self._owned[m["member_id"]] = _owned(m)
                 continue
             before, self._epoch = self._epoch, None
             waits = not any(member["has_joined"] for member in event["members"])
@@ -92,21 +92,22 @@ class Beliefs:
                 }
             if before is not None and waits:
                 for name, had in self._had.items():
-                    meant = self._targets.get(name, had)
-                    require(had == meant, f"{name} has {had} of {meant} when the group is classic")
+                    owned = self._owned.get(name, had)
+                    require(had == owned, f"{name} has {had} of {owned} when the group is classic")
 
     def _begin(self, members: Iterable[Mapping[str, Any]]) -> None:
         """Check that a group that changes its protocol keeps its classic members' last assignments."""
         self.changes_over += 1
         for member in members:
-            has = _numbers([*member["assigned"], *member["pending_revocation"]])
+            has = _owned(member)
             had = self._had.get(member["member_id"], set())
             lost = had - has if member["protocols"] else set()
             require(not lost, f"{member['member_id']} had {lost} when the group changed over")
 
 
-def _numbers(shares: Iterable[Mapping[str, Any]]) -> set[int]:
-    """The partitions of all `shares`; the members share one topic."""
+def _owned(member: Mapping[str, Any]) -> set[int]:
+    """The partitions that no other member may get; the members share one topic."""
+    shares = [*member["assigned"], *member["pending_revocation"]]
     return {number for share in shares for number in share["partitions"]}
 
 
