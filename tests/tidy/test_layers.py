@@ -84,7 +84,7 @@ BUDGET = {
     "wire": 5_735,
     "testing": 3_240,
     "integrations": 7_485,
-    "commands": 9_975,
+    "commands": 10_150,
 }
 """The lines of Python that a tier may have: 2 % more than at the last release, which lowers them again."""
 DOORS = {
