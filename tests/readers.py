@@ -1,12 +1,16 @@
-"""How tests read a database back: as a read_committed reader, and as bare tables."""
+"""How tests read a database back, as a read_committed reader and as bare tables; and how they copy one."""
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import eosdb
 from eosdb import TopicPartition
+from eosdb.store.schema import file_id
+from eosdb.system import birth
 
 
 def committed_values(db: eosdb.Database, tp: TopicPartition) -> list[bytes | None]:
@@ -58,3 +62,10 @@ def dump_state(path: Path) -> dict[str, list[tuple[object, ...]]]:
         }
     finally:
         connection.close()
+
+
+def copy_as_original(source: Path, target: Path) -> None:
+    """Copy a closed database, without the new life that a copy begins (decisions/0094)."""
+    shutil.copy(source, target)
+    with closing(sqlite3.connect(target)) as connection, connection:
+        file_id.settle(connection, birth.identity(str(target)))

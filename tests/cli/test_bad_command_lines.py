@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from eosdb.store.file.file_system import LOCKS
 from tests.cli.conftest import MAIN
 from tests.cli.test_every_command import COMMANDS, LEAVES, make
-from tests.readers import dump_state
+from tests.readers import copy_as_original, dump_state
 
 NEVER_ENDING = {
     "simulate",
@@ -106,7 +105,7 @@ def test_no_command_line_gives_a_traceback_or_harms_the_file(
     path = tmp_path / "file.db"
     for suffix in ("", "-wal", "-shm", *LOCKS):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
-    shutil.copy(small, path)
+    copy_as_original(small, path)
     before = dump_state(path)
     with contextlib.chdir(tmp_path):
         result = CliRunner().invoke(MAIN, _given(str(path), line, place), input=stdin)

@@ -32,6 +32,7 @@ import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.cli.main import HIDDEN
 from tests.cli.conftest import MAIN
+from tests.readers import copy_as_original
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -240,7 +241,7 @@ def test_what_it_prints_can_be_read(
     for output_format in FORMATS if name in LISTINGS else [None]:
         if name not in READING:
             path = tmp_path / f"{output_format}.db"
-            shutil.copy(originals[size], path)
+            copy_as_original(originals[size], path)
         words = arguments(name, path, originals[size])
         if output_format is not None:
             words += ["--format", output_format]
@@ -272,7 +273,7 @@ def test_the_fields_of_what_is_for_programs_stay(
     told = []
     for name in sorted(LISTINGS & ENDING):
         path = tmp_path / "f.db"
-        shutil.copy(originals["small"], path)
+        copy_as_original(originals["small"], path)
         words = arguments(name, path, originals["small"])
         texts = {
             each: CliRunner().invoke(MAIN, [*words, "--format", each], input='{"a": 3}\n').stdout
@@ -305,7 +306,7 @@ def test_read_only_changes_nothing_and_refuses_what_writes(
     tmp_path: Path, originals: dict[str, Path], name: str
 ) -> None:
     path = tmp_path / "small.db"
-    shutil.copy(originals["small"], path)
+    copy_as_original(originals["small"], path)
     content = path.read_bytes()
     words = arguments(name, path, originals["small"])
     result = CliRunner().invoke(MAIN, ["--read-only", *words])
@@ -317,7 +318,7 @@ def test_read_only_changes_nothing_and_refuses_what_writes(
 @pytest.mark.parametrize("name", sorted(ENDING))
 def test_in_a_terminal_of_80_columns(tmp_path: Path, originals: dict[str, Path], name: str) -> None:
     path = tmp_path / "small.db"
-    shutil.copy(originals["small"], path)
+    copy_as_original(originals["small"], path)
     script = [str(Path(sys.executable).parent / "eosdb")]
     program = script if name == "topics list" else [sys.executable, "-m", "eosdb.cli"]
     shown = in_terminal([*program, *arguments(name, path, originals["small"])])

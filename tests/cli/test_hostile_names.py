@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from eosdb import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from tests.cases import each
 from tests.cli.conftest import MAIN
 from tests.cli.test_every_command import ENDING, LISTINGS, arguments
+from tests.readers import copy_as_original
 
 EVIL = "evil\x1b[2J\x07\r\nFORGED\x9b31m\u202e\u2028\x7f\u200b'\""
 TP = TopicPartition("orders", 0)
@@ -97,7 +97,7 @@ def test_nothing_steers_a_terminal(
     _on_a_terminal(monkeypatch)
     for output_format in ("table", "json", "jsonl", "csv") if name in LISTINGS else (None,):
         path = tmp_path / f"{output_format}.db"
-        shutil.copy(original, path)
+        copy_as_original(original, path)
         command = words(name, path, original)
         command += [] if output_format is None else ["--format", output_format]
         env = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "1000", "EOSDB_USER_PASSWORD": "secret"}
@@ -135,7 +135,7 @@ def test_a_file_with_such_a_name_is_named_in_an_error_of_one_line(
     original: Path, tmp_path: Path
 ) -> None:
     path = str(tmp_path / EVIL)
-    shutil.copy(original, path)
+    copy_as_original(original, path)
     for line, environment in (
         (["topics", "describe", path], "other.db"),
         (["verify", path, "--db", path], None),

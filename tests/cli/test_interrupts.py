@@ -162,7 +162,7 @@ def test_a_file_that_follows_is_whole_when_it_is_stopped(
 TWICE = """
 import signal
 from eosdb.cli import stopping
-signal.signal(signal.SIGINT, stopping.leave)
+stopping.leaving_on_interrupt()
 stopping.raising_on_interrupt()
 try:
     signal.raise_signal(signal.SIGTERM)

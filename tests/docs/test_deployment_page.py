@@ -15,6 +15,7 @@ import pytest
 
 import eosdb
 from eosdb.cli.commands.kafka.serve import serve
+from eosdb.cli.file_command import Session
 from eosdb.integrations.exposition import FigureServer
 from tests.tidy.tree import ROOT
 
@@ -45,7 +46,7 @@ def test_the_servers_command_lines_are_understood(line: list[str]) -> None:
     assert (program, command) == ("/opt/eosdb/bin/eosdb", "serve")
     assert file.endswith("/shop.db")
     # A copy, for click notes in a command that its --help was made.
-    with copy(SERVE).make_context("serve", options) as context:
+    with copy(SERVE).make_context("serve", options, obj=Session(None)) as context:
         assert isinstance(context, click.Context)
         assert context.params["metrics_port"] == 9404
 

@@ -188,7 +188,7 @@ def test_who_holds_the_write_lock_is_waited_for_and_then_named(db_path: Path) ->
         before = folder_of(db_path)
         with pytest.raises(
             eosdb.DatabaseLockedError,
-            match=r"not written.* held by process",
+            match=r"neither read nor written.* held by process",
         ):
             eosdb.connect(db_path, adopt=True, config=config)
         assert folder_of(db_path) == before
