@@ -56,8 +56,8 @@ def bring_up_to_date(connection: sqlite3.Connection) -> None:
     _save(connection, *with_place(connection))
 
 
-def _save(source: Source, file_id: str, place: str | None = None) -> None:
-    columns = (file_id, *NEWEST, place)
+def _save(source: Source, file_id: str, place: str | None, needs: Needs = NEWEST) -> None:
+    columns = (file_id, *needs, place)
     source.execute(_SAVE, (*columns, row_checksum(*columns)))
 
 
@@ -68,9 +68,10 @@ def with_place(source: Source) -> tuple[str, str | None]:
 
 
 def settle(source: Source, place: str | None) -> None:
-    """Store the file's place inside the caller's unit; None makes it a new file."""
-    if file_id := with_place(source)[0]:
-        _save(source, file_id, place)
+    """Store the file's place inside the caller's unit; None makes it new. Its schema may be newer."""
+    row = source.execute("SELECT file_id, read_version, first_release FROM eosdb_file").fetchone()
+    if row is not None:
+        _save(source, row[0], place, Needs(*row[1:]))
 
 
 class Source(Protocol):
