@@ -28,8 +28,8 @@ class LockFile(FileIO):
         super().close()
         _open.discard(self)
 
-    def __del__(self) -> None:
-        super().close()
+    # No function in Python, in which a signal's KeyboardInterrupt would be lost.
+    __del__ = FileIO.close
 
 
 F = TypeVar("F", bound=LockFile)
