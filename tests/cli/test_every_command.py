@@ -109,7 +109,7 @@ REFUSED_WHEN_EMPTY = {
     "groups reset-offsets", "ingest", "inspect log", "inspect snapshots",
     "produce", "restore", "timeline",
     "topics alter", "topics delete", "transactions abort", "transactions describe",
-    "transactions describe-producers", "views create",
+    "transactions describe-producers", "transactions fence", "views create",
     "users remove", "views drop", "why",
 }  # fmt: skip
 UNTIL_STOPPED = {"serve", "ui"}
