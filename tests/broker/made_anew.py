@@ -13,8 +13,7 @@ from typing import Any, Final
 import eosdb
 from eosdb import TopicPartition
 from eosdb.errors import EosdbError, UnknownTopicIdError, UnknownTopicOrPartitionError
-from tests.copied import copied_as_new
-from tests.readers import committed_values
+from tests.readers import committed_values, copy_as_original
 
 TPS: Final = (TopicPartition("t", 0), TopicPartition("t", 1))
 OLD: Final = [b"old-%d" % i for i in range(40)]
@@ -97,7 +96,7 @@ def places(
         prepare(db)
     for number in itertools.count():
         path = folder / f"{number}.db"
-        copied_as_new(first, path)
+        copy_as_original(first, path)
         with (
             eosdb.connect(path, durability="off") as db,
             eosdb.connect(path, durability="off") as other,

@@ -12,7 +12,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 import eosdb
 from eosdb import Acl, BrokerConfig, ProducerIdAndEpoch
 from eosdb.wire.session import ANONYMOUS
-from tests.copied import copied_as_new
+from tests.readers import copy_as_original
 from tests.wire import every_api
 from tests.wire.every_api import HIDDEN, ID, REFUSALS, TABLE, TOPIC, Right, Row
 from tests.wire.peer import Peer
@@ -60,7 +60,7 @@ class Ask(Protocol):
 def asked(prepared: tuple[Path, ProducerIdAndEpoch], db_path: Path) -> Ask:
     """asked(row, acls, user=""): the answer to somebody for whom these rows are; with `user` who has
     logged in."""
-    copied_as_new(prepared[0], db_path)
+    copy_as_original(prepared[0], db_path)
 
     def ask(row: Row, acls: list[Acl], user: str = "") -> Any:
         with eosdb.connect(db_path, principal=ADMIN, config=CONFIG, durability="off") as db:
