@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import weakref
 from typing import Final
 
 from eosdb.store.file.open_files import Identity, identity_of
@@ -30,16 +31,30 @@ class _Held:
     def __init__(self, identity: Identity, lock: SharedLock) -> None:
         self.identity: Final = identity
         self.lock: Final = lock
-        self.users: Final[set[int]] = set()
+        self._users: Final[set[weakref.ref[PresentConnection]]] = set()
         self.is_left = False
         """Whether the file is being closed."""
 
-    def settle(self) -> None:
+    def enter(self, user: PresentConnection) -> None:
+        self._users.difference_update([other for other in list(self._users) if other() is None])
+        self._users.add(weakref.ref(user))
+        self._settle()
+
+    def leave(self, user: PresentConnection) -> None:
+        self._users.discard(weakref.ref(user))
+        self._settle()
+
+    def is_used(self) -> bool:
+        """A connection that was never closed counts until the collector has freed it. No finalizer tells:
+        a signal's exception in one would be lost."""
+        return any(user() is not None for user in list(self._users))
+
+    def _settle(self) -> None:
         """Lock the file if it has users, even if another thread has just added or removed one."""
         try:
-            if not self.users:
+            if not self.is_used():
                 self.lock.unlock()
-            if self.users:
+            if self.is_used():
                 self.lock.lock()
         except (OSError, ValueError):  # A ValueError in a forked child, which has closed the file.
             pass
@@ -57,11 +72,8 @@ class PresentConnection(sqlite3.Connection):
     def close(self) -> None:
         self._leave()
         super().close()
-        if not any(held.users for held in self.present):
+        if not any(held.is_used() for held in self.present):
             close_unused()
-
-    def __del__(self) -> None:
-        self._leave()
 
     def be_present(self, path: str) -> None:
         """Lock the files of a database in WAL mode. SQLite has locked them before, for a read, so that no
@@ -71,15 +83,13 @@ class PresentConnection(sqlite3.Connection):
                 if not (suffix or os.pread(held.lock.fileno(), 2, FORMAT_AT.start) == WAL_FORMAT):
                     return
                 self.present = (*self.present, held)
-                held.users.add(id(self))
-                held.settle()
+                held.enter(self)
                 if not held.is_left:
                     break
 
     def _leave(self) -> None:
         for held in self.present:
-            held.users.discard(id(self))
-            held.settle()
+            held.leave(self)
 
 
 def _find(path: str, first: int, count: int) -> _Held | None:
@@ -101,13 +111,13 @@ def _find(path: str, first: int, count: int) -> _Held | None:
 def close_unused() -> None:
     """Close the files that SQLite has no longer open: an earlier close would drop the POSIX locks of a
     connection that the program has opened itself. Call it again after an interrupt."""
-    unused = [held for held in list(_all) if not held.users]
+    unused = [held for held in list(_all) if not held.is_used()]
     mine = {held.lock.fileno() for held in unused if not held.lock.closed}
     in_use = {(file.st_dev, file.st_ino) for number, file in open_files() if number not in mine}
     for held in unused:
         # The mark first, the look for users second; a new user does the reverse.
         held.is_left = held.identity not in in_use
-        if held.is_left and not held.users:
+        if held.is_left and not held.is_used():
             held.lock.close()
             if held in _all:
                 _all.remove(held)
