@@ -43,8 +43,7 @@ _LONGEST_PAUSE_MS: Final = 10
 
 
 class Listener(Closeable):
-    """Waits for commits to one file by any process. Close it after use, and reuse it for repeated waits:
-    opening and closing a watch costs the kernel more than a wait."""
+    """Waits for commits to one file by any process. Close it after use."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -74,7 +73,7 @@ class Listener(Closeable):
 
     def close(self) -> None:
         if self._watch is not None:
-            self._watch.close()
+            self._store.left(self._watch)
 
 
 @answers(requests.Fetch)

@@ -44,7 +44,7 @@ from eosdb.store.file.connection import connect, connect_untrusted, is_in_wal_mo
 from eosdb.store.file.locks import OwnerLocks, WriterMutex, is_owned
 from eosdb.store.file.open_files import OpenFiles
 from eosdb.store.file.presence import close_unused
-from eosdb.store.file.watch import Watch
+from eosdb.store.file.watch import Watch, end_idle, watch
 from eosdb.store.readers import Readers
 from eosdb.store.schema.migrate import Opened, check_journal, check_not_upgraded
 from eosdb.store.writing.group_commit import GroupCommit, Request
@@ -335,7 +335,13 @@ class Store:
 
     def watch(self) -> Watch:
         """Return a watch for writes to the WAL. Every commit writes to the WAL."""
-        return Watch(f"{self.path}-wal")
+        return watch(f"{self.path}-wal")
+
+    def left(self, used: Watch) -> None:
+        """Take back a watch that a wait no longer needs."""
+        used.close()
+        if self._closed:
+            end_idle(used.path)
 
     def before_close(self, function: Callable[[], None]) -> None:
         self._before_close.append(function)
@@ -364,6 +370,7 @@ class Store:
     def _close_readers(self) -> None:
         with forking.at_work():
             self._readers.close()
+        end_idle(f"{self.path}-wal")
 
     def _close_files(self) -> None:
         with forking.at_work():

@@ -11,6 +11,7 @@ import struct
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from functools import lru_cache, partial
+from io import FileIO
 from typing import Final
 
 from eosdb.errors import IllegalStateError
@@ -31,6 +32,9 @@ _PROCESSES: Final = "/proc"
 _MOUNTS: Final = "/proc/self/mountinfo"
 _STOPPED: Final = ("T", "t")
 _IN_MODIFY: Final = 0x2
+_IN_IGNORED: Final = 0x8000
+"""The last notice of a file that was removed."""
+_EVENT: Final = struct.Struct("iIII")
 _FLAGS: Final = os.O_CLOEXEC | os.O_NONBLOCK
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -241,16 +245,25 @@ def _read(path: str, errors: str = "replace") -> str:
 # -- waiting, memory, the disk -------------------------------------------------------------------
 
 
-def watched(path: str) -> int:
+class _Notices(FileIO):
+    __del__ = FileIO.close
+
+    def take(self) -> bool:
+        events = self.read(4_096) or b""
+        return not any(mask & _IN_IGNORED for _, mask, _, _ in _EVENT.iter_unpack(events))
+
+
+def watched(path: str) -> _Notices | None:
     if not hasattr(_libc, "inotify_init1"):
-        return -1
+        return None
     descriptor: int = _libc.inotify_init1(_FLAGS)
     if descriptor < 0:
-        return -1
+        return None
+    notices = _Notices(descriptor)
     if _libc.inotify_add_watch(descriptor, os.fsencode(path), _IN_MODIFY) < 0:
-        os.close(descriptor)
-        return -1
-    return descriptor
+        notices.close()
+        return None
+    return notices
 
 
 def memory_folder() -> str | None:

@@ -265,8 +265,8 @@ def inherited() -> frozenset[tuple[int, int]]:
 # -- waiting, memory, the disk -------------------------------------------------------------------
 
 
-def watched(_: str) -> int:
-    return -1
+def watched(_: str) -> None:
+    return None
 
 
 def memory_folder() -> str | None:

@@ -77,6 +77,19 @@ class SharedLock(Protocol):
         """Close the file."""
 
 
+class Notices(Protocol):
+    """The kernel's notices of writes to a file."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when there is one."""
+
+    def take(self) -> bool:
+        """Take those that have come. Returns False if none will follow, because the file was removed."""
+
+    def close(self) -> None:
+        """Want no more."""
+
+
 class Road(Protocol):
     """The services of the operating system; both implementations have them."""
 
@@ -113,8 +126,8 @@ class Road(Protocol):
     def inherited(self) -> frozenset[tuple[int, int]]:
         """In a forked child: return device and inode of files that the parent's SQLite may have open."""
 
-    def watched(self, path: str) -> int:
-        """Return a descriptor that becomes readable when the file is written; -1 if the system has none."""
+    def watched(self, path: str) -> Notices | None:
+        """Have the kernel tell when the file is written; None if it does not."""
 
     def memory_folder(self) -> str | None:
         """Return the folder for files in memory; None to use `tempfile`'s default."""

@@ -106,7 +106,7 @@ def test_a_waiting_poll_returns_when_another_process_writes(
     real: eosdb.Database, db_path: Path, monkeypatch: pytest.MonkeyPatch, is_told: bool
 ) -> None:
     if not is_told:
-        monkeypatch.setattr(road, "watched", lambda _: -1)
+        monkeypatch.setattr(road, "watched", lambda _: None)
     consumer = real.consumer(auto_offset_reset="earliest")
     consumer.subscribe("t")
     code = f"import eosdb; eosdb.connect({str(db_path)!r}).producer().send('t', b'v').result()"

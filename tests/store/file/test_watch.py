@@ -76,3 +76,78 @@ def instances() -> int:
         with contextlib.suppress(OSError):
             links.append(os.readlink(f"/proc/self/fd/{descriptor}"))
     return links.count("anon_inode:inotify")
+
+
+def test_a_wait_takes_over_the_watch_of_the_wait_before(db_path: Path) -> None:
+    with eosdb.connect(db_path) as db:
+        db.admin.create_topic("t")
+        consumer = db.consumer()
+        consumer.assign([TP])
+        before = instances()
+        for _ in range(3):
+            consumer.poll(1)
+        assert instances() == before + 1
+    assert instances() == before
+
+
+def test_a_wait_that_ends_after_the_database_was_closed_leaves_no_watch(
+    db_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = instances()
+    db = eosdb.connect(db_path)
+    waiting = db._store.watch()
+    db.close()
+    assert instances() == before + 1
+    db._store.left(waiting)
+    assert instances() == before
+
+
+def test_no_more_watches_stay_idle_than_a_process_may_have(tmp_path: Path) -> None:
+    before, most = instances(), watch._MOST_IDLE
+    paths = [tmp_path / f"{number}" for number in range(most + 5)]
+    for path in paths:
+        path.touch()
+        watch.watch(str(path)).close()
+    assert instances() == before + most
+    for path in paths:
+        watch.end_idle(str(path))
+    assert instances() == before
+
+
+@pytest.mark.parametrize("is_kept_open", [True, False])
+def test_a_file_that_is_made_anew_is_watched_anew(tmp_path: Path, is_kept_open: bool) -> None:
+    """The new file often gets the old one's inode, if no one has the old one open any longer."""
+    path = tmp_path / "wal"
+    with path.open("w"):
+        watch.watch(str(path)).close()
+        path.unlink()
+        if is_kept_open:
+            path.touch()
+    path.touch()
+    with watch.watch(str(path)) as again:
+        path.write_text("written")
+        assert again.wait(60_000)
+    watch.end_idle(str(path))
+
+
+def test_a_notice_from_before_a_wait_does_not_end_it(tmp_path: Path) -> None:
+    path = tmp_path / "wal"
+    path.touch()
+    watch.watch(str(path)).close()
+    path.write_text("before")
+    with watch.watch(str(path)) as again:
+        assert not again.wait(1)
+    watch.end_idle(str(path))
+
+
+@pytest.mark.process
+def test_a_forked_child_watches_for_itself(tmp_path: Path) -> None:
+    path = tmp_path / "wal"
+    path.touch()
+    watch.watch(str(path)).close()
+    before = instances()
+    if (child := os.fork()) == 0:
+        os._exit(instances() != before - 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert instances() == before
+    watch.end_idle(str(path))
