@@ -77,7 +77,8 @@ class ProcessorSettings:
     transaction_size: int = 500
     """The number of records after which a transaction is committed."""
     transaction_interval_ms: int = 100
-    """The time after its first record, in ms, after which a transaction is committed."""
+    """The time after its first record, in ms, after which a transaction is committed even if more records
+    come. It is committed earlier when none has come for 5 ms."""
     retry_backoff_ms: int = 100
     """The pause between two attempts, in ms."""
     key_serializer: Serializer | None = None

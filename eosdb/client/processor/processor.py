@@ -64,6 +64,9 @@ from eosdb.model.values import ConsumerRecord, TopicPartition
 from eosdb.system.signals import stopped_by_signals
 
 _POLL_MS: Final = 1_000
+_LULL_MS: Final = 5
+"""A transaction is committed when no record has come for so long: its results are not kept back, and a
+sender at full speed is not held up by a commit for each of its records."""
 _FROZEN_MS: Final = 1_000
 """If the time of day does not move for so long (freezegun), no retry becomes due."""
 _RATES: Final = ("process", "commit")
@@ -330,7 +333,8 @@ class Processor:
             self._put_back(records[done:])
         self._send_ended(min(size, MOST) // 2)
         is_old = transaction.age_ms() >= settings.transaction_interval_ms
-        must_end = is_old or not transaction.outlives_poll
+        is_last = not (records or self._lanes.in_hand)
+        must_end = is_old or is_last or not transaction.outlives_poll
         is_due = transaction.records >= size or (must_end and transaction.records > 0)
         if is_due and not transaction.is_broken:
             self._commit()
@@ -378,7 +382,8 @@ class Processor:
         """How long to wait for records: until the transaction must end, or a failed record's pause has."""
         ends = self._lanes.waits_ms()
         if self._transaction.records:
-            ends.append(self._settings.transaction_interval_ms - self._transaction.age_ms())
+            left_ms = self._settings.transaction_interval_ms - self._transaction.age_ms()
+            ends.append(left_ms if self._lanes.in_hand else min(left_ms, _LULL_MS))
         return max(min(_POLL_MS, *ends), 0) if ends else wait_ms
 
     def _put_back(self, records: list[ConsumerRecord]) -> None:
