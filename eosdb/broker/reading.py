@@ -196,7 +196,7 @@ def topic_partitions(core: Core, request: requests.TopicPartitions) -> dict[str,
     with core.store.read() as connection:
         return {
             name: count
-            for name, (_, count) in topics.numbers(connection).items()
+            for name, (_, count) in topics.numbers(connection, request.names).items()
             if request.every or core.authorizer.allows(connection, "describe", "topic", name)
         }
 

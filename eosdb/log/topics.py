@@ -43,6 +43,8 @@ _SCHEDULED: Final = """
     WHERE p.topic = ?
 """
 """The scheduled records of a topic that wait, including records of open transactions."""
+_SEVERAL: Final = 30
+"""Reading all topics costs less than looking up more than so many."""
 _WITHOUT_INDEX: Final = "SELECT 1 FROM topics NOT INDEXED WHERE topic = ?"
 
 
@@ -199,9 +201,10 @@ def read_config(connection: sqlite3.Connection, name: str) -> dict[str, str]:
 
 def numbers(source: Source, names: Collection[str] | None = None) -> dict[str, tuple[int, int]]:
     """Number and partition count of every topic, or of each of `names` that exists."""
-    if names is None:
+    if names is None or len(names) > _SEVERAL:
         rows = source.execute("SELECT topic, topic_id, partitions FROM topics ORDER BY topic")
-        return {topic: (number, count) for topic, number, count in rows}
+        every = {topic: (number, count) for topic, number, count in rows}
+        return every if names is None else {n: every[n] for n in sorted(names) if n in every}
     found = {name: _row(source, name) for name in sorted(names)}
     return {name: row[:2] for name, row in found.items() if row is not None}
 

@@ -212,6 +212,7 @@ class Connection:
                 del frame  # Free the request's memory: the client may read slowly.
                 if answer is not None:
                     self._frames.write(answer)
+                    del answer  # It may be a megabyte, and the next request may take hours.
                 if self._session.login.is_refused:
                     return
         except (MalformedMessageError, TimeoutError, EosdbError) as error:

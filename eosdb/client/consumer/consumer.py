@@ -203,7 +203,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         while True:
             # Look for new topics before `collect`: a failure after it would lose the records.
             if self._subscription is not None and now >= self._next_look_ms:
-                self._look(self._broker.ask(TopicPartitions()))
+                self._look(self._present())
             come_back = self._advance()
             try:
                 parts = self._fetcher.collect(limit)
@@ -215,7 +215,7 @@ class Consumer(Closeable, Generic[Key, Value]):
             if parts:
                 self._metrics.count("records-consumed", sum(map(len, parts)))
                 return parts
-            if self._subscription is not None and self._look(self._broker.ask(TopicPartitions())):
+            if self._subscription is not None and self._look(self._present()):
                 continue
             self._check_woken()
             if now >= deadline:
@@ -422,6 +422,14 @@ class Consumer(Closeable, Generic[Key, Value]):
             return None
         return self._membership.advance(self._topics)
 
+    def _present(self) -> Mapping[str, int]:
+        """The topics that the subscription and the group's other members may match, with their numbers of
+        partitions."""
+        if isinstance(self._subscription, re.Pattern):
+            return self._broker.ask(TopicPartitions())
+        assigned = () if self._membership is None else self._membership.counted()
+        return self._broker.ask(TopicPartitions({*(self._subscription or ()), *assigned}))
+
     def _look(self, counts: Mapping[str, int]) -> bool:
         """Update the topics that the subscription matches. Returns whether topics or partitions have
         changed."""
@@ -444,7 +452,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         """Drop partitions of deleted topics, if they came from a subscription."""
         if self._subscription is None:
             return False
-        counts = self._broker.ask(TopicPartitions())
+        counts = self._present()
         gone = [tp for tp in self._cursors if tp.partition >= counts.get(tp.topic, 0)]
         if gone:
             self._partitions.revoke(gone, lost=True)

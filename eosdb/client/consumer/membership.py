@@ -165,6 +165,10 @@ class Membership:
             self._next_heartbeat_ms = self._clock.monotonic_ms()
             return True
 
+    def counted(self) -> Collection[str]:
+        """The topics whose partitions this leader of the group has assigned."""
+        return self._counts or ()
+
     def check_partitions(self, counts: Mapping[str, int]) -> bool:
         """Whether topics or partitions have changed, so that the assignment must be computed again; the
         next `advance` requests it."""
@@ -316,8 +320,8 @@ class Membership:
             MemberSubscription(m.member_id, m.group_instance_id, assignor.claims(_subscription(m)))
             for m in joined.members
         ]
-        existing = self._requests.ask(TopicPartitions())
         topics = {topic for member in members for topic in member.subscription.topics}
+        existing = self._requests.ask(TopicPartitions(topics))
         self._counts = {topic: existing.get(topic, 0) for topic in sorted(topics)}
         present = {topic: count for topic, count in self._counts.items() if count}
         assigned = assignor.assign(members, present)

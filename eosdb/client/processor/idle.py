@@ -86,12 +86,16 @@ class GroupIdleness:
         return False
 
     def _look(self) -> Unread:
-        counts, topics = self._requests.ask(TopicPartitions()), self._topics
-        is_read = topics.fullmatch if isinstance(topics, re.Pattern) else topics.__contains__
+        topics = self._topics
+        if isinstance(topics, re.Pattern):
+            counts = self._requests.ask(TopicPartitions())
+            topics = tuple(filter(topics.fullmatch, counts))
+        else:
+            counts = self._requests.ask(TopicPartitions(topics))
         tps = [
             TopicPartition(topic, number)
-            for topic in filter(is_read, counts)
-            for number in range(counts[topic])
+            for topic in topics
+            for number in range(counts.get(topic, 0))
         ]
         if not tps:
             return {}

@@ -302,26 +302,25 @@ class RecordHandler:
         return [self._ready(key, result) for result in results]
 
     def _ready(self, key: object, result: object) -> ProducerRecord:
-        if isinstance(result, (bytes, str)):
-            result = ProducerRecord(value=result, key=key)
+        topic, value = self._sink, result
+        if isinstance(result, ProducerRecord):
+            topic, key, value = result.topic or topic, result.key, result.value
         elif type(result) is tuple and len(result) == 2:
-            result = ProducerRecord(key=result[0], value=result[1])
-        if not isinstance(result, ProducerRecord):
+            key, value = result
+        elif not isinstance(result, (bytes, str)):
             raise TypeError(
                 f"the handler returned a value of type {type(result).__name__}; expected bytes, str, "
                 "a pair of key and value, ProducerRecord, a list of those, or None"
             )
-        topic = result.topic or self._sink
         if topic is None:
             raise TypeError(
                 "the handler returned a record without a topic, and the processor has no sink"
             )
-        return replace(
-            result,
-            topic=topic,
-            key=serialized("key", result.key, self.settings.key_serializer),
-            value=serialized("value", result.value, self.settings.value_serializer),
-        )
+        key = serialized("key", key, self.settings.key_serializer)
+        value = serialized("value", value, self.settings.value_serializer)
+        if isinstance(result, ProducerRecord):
+            return replace(result, topic=topic, key=key, value=value)
+        return ProducerRecord(value=value, key=key, topic=topic)
 
     # decisions/0091: a postponed record is stored in a topic of its group until it is due.
     def _postpone(self, attempt: Attempt, error: RetryAt) -> bool:

@@ -40,8 +40,9 @@ def add_partitions(session: Session, request: AddPartitionsToTxnRequest, _: int)
     except EosdbError as error:
         failure = error
     if isinstance(failure, TopicAuthorizationFailedError | UnknownTopicOrPartitionError):
-        counts = session.broker.ask(requests.TopicPartitions())
-        may = {topic: session.may("write", "topic", topic) for topic in {tp.topic for tp in tps}}
+        names = {tp.topic for tp in tps}
+        counts = session.broker.ask(requests.TopicPartitions(names))
+        may = {topic: session.may("write", "topic", topic) for topic in names}
 
     def answer(tp: TopicPartition, _: object) -> Fields | EosdbError | None:
         if not isinstance(failure, TopicAuthorizationFailedError | UnknownTopicOrPartitionError):
