@@ -36,48 +36,48 @@ chaos: $(SETUP)
 MINUTES ?= 10
 SEED ?= 0
 fuzz: $(SETUP)
-	$(PYTHON) -m tests.wire.fuzz $(MINUTES) $(SEED)
+	$(PYTHON) -m tests.trials.fuzz $(MINUTES) $(SEED)
 
-# Kafka's and other people's own programs against `eosdb serve` (tests/judges/README.md); fetches what they are made of.
+# Kafka's and other people's own programs against `eosdb serve` (tests/trials/README.md); fetches what they are made of.
 # JUDGES="streams copier" asks some; exit status 1: one failed, 2: one could not be had here.
 JUDGES ?=
 judges: $(SETUP)
-	$(PYTHON) -m tests.judges $(JUDGES)
+	$(PYTHON) -m tests.trials.judges $(JUDGES)
 
 # Every actor under every fault, one judge (docs/proof.md); a session that fails tells the command that repeats it.
 ACTOR ?=
 FAULT ?=
 gauntlet: $(SETUP)
-	$(PYTHON) -m tests.hunts.gauntlet --minutes $(MINUTES) --seed $(SEED) --actor "$(ACTOR)" --fault "$(FAULT)"
+	$(PYTHON) -m tests.trials.hunts.gauntlet --minutes $(MINUTES) --seed $(SEED) --actor "$(ACTOR)" --fault "$(FAULT)"
 
 # Relays, with both their sides killed, stopped and locked, and every record compared; files that are moved to a cluster, and
-# every group's next records compared. EOSDB_BENCH_KAFKA=host:port takes a real broker (tests/hunts/actors/cluster.py).
+# every group's next records compared. EOSDB_BENCH_KAFKA=host:port takes a real broker (tests/trials/hunts/actors/cluster.py).
 relay: $(SETUP)
-	$(PYTHON) -m tests.hunts.gauntlet --actor relay-file,relay-kafka,relay-back --minutes $(MINUTES) --seed $(SEED)
+	$(PYTHON) -m tests.trials.hunts.gauntlet --actor relay-file,relay-kafka,relay-back --minutes $(MINUTES) --seed $(SEED)
 
 MOVE ?=
 move: $(SETUP)
-	$(if $(MOVE),EOSDB_BENCH_KAFKA=$(MOVE)) $(PYTHON) -m tests.hunts.gauntlet --actor move --minutes $(MINUTES) --seed $(SEED)
+	$(if $(MOVE),EOSDB_BENCH_KAFKA=$(MOVE)) $(PYTHON) -m tests.trials.hunts.gauntlet --actor move --minutes $(MINUTES) --seed $(SEED)
 
 # Two years of a shop with the clock moved (docs/proof.md); YEARS="--days 60 --per-day 100" is shorter.
 YEARS ?=
 years: $(SETUP)
-	$(PYTHON) -m tests.hunts.years $(YEARS)
+	$(PYTHON) -m tests.trials.hunts.years $(YEARS)
 
 # Scheduled and postponed records: deliverers and processors killed in pairs, with a clock that jumps (LATER="--kills 200").
 LATER ?=
 later: $(SETUP)
-	$(PYTHON) -m tests.hunts.later $(LATER)
+	$(PYTHON) -m tests.trials.hunts.later $(LATER)
 
 # Litestream beside a writer, both killed, and every restored copy compared (COPIES="--rounds 10"); EOSDB_LITESTREAM names it.
 COPIES ?=
 copies: $(SETUP)
-	$(PYTHON) -m tests.hunts.copies $(COPIES)
+	$(PYTHON) -m tests.trials.hunts.copies $(COPIES)
 
 # Delta's and Iceberg's Spark readers on what `eosdb export` wrote, and the recipes of docs/lakehouse.md with the driver
 # killed; fetches Spark in the versions that these have jars for. Then 2,000 files into one Delta table, with 30 kills.
 lakehouse: $(SETUP)
-	$(PYTHON) -m tests.integrations.lakehouse.with_spark
+	$(PYTHON) -m tests.trials.lakehouse.with_spark
 	$(PYTHON) -m tests.integrations.lakehouse.fleet delta
 
 lint: $(SETUP)

@@ -27,7 +27,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.judges.serving import Server
+from tests.trials.judges.serving import Server
 
 PROTOCOLS: Final[dict[str, dict[str, str]]] = {
     "classic, range": {"partition.assignment.strategy": "range"},

@@ -30,7 +30,7 @@ from eosdb import OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
 from eosdb.aio import AsyncProducer
 from eosdb.errors import Outcome
 from tests.cli.conftest import MAIN
-from tests.hunts.meanings import of_answer
+from tests.trials.hunts.meanings import of_answer
 from tests.wire.peer import Peer, batch, produce, produced
 
 TP = TopicPartition("t", 0)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.chaos.orders import Orders
 from tests.chaos.test_power_cuts import disk
-from tests.judges.artifacts import QUICK
+from tests.trials.judges.artifacts import QUICK
 
 pytestmark = pytest.mark.crash
 

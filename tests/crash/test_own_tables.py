@@ -1,8 +1,8 @@
 """A processor with tables of its own is killed: each record ends as one row and one result, or as one dead
 letter without a row.
 
-It is killed at every instant between two durable steps, in this process. The gauntlet (tests/hunts) kills
-processors for real, also beside another that takes over.
+It is killed at every instant between two durable steps, in this process. The gauntlet
+(tests/trials/hunts) kills processors for real, also beside another that takes over.
 """
 
 from __future__ import annotations

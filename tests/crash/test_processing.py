@@ -2,7 +2,7 @@
 letter.
 
 It is killed at every single instant between two durable steps, in this process: what was killed makes no
-further request. The gauntlet (tests/hunts) kills processors for real, by SIGKILL.
+further request. The gauntlet (tests/trials/hunts) kills processors for real, by SIGKILL.
 """
 
 from __future__ import annotations

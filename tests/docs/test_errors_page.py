@@ -6,8 +6,8 @@ import re
 from functools import cache
 
 from eosdb import errors
-from tests.hunts.meanings import CODES, of_answer, of_code
 from tests.tidy.tree import ROOT
+from tests.trials.hunts.meanings import CODES, of_answer, of_code
 
 
 @cache

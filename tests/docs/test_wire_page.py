@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from eosdb.wire.handlers import APIS
-from tests.judges import years
 from tests.tidy.tree import ROOT
+from tests.trials.judges import years
 
 PAGE = (ROOT / "docs/wire.md").read_text(encoding="utf-8")
 

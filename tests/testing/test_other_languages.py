@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.judges.artifacts import QUICK, QUIET, class_path, java
-from tests.judges.java import JARS
-from tests.judges.verdicts import MissingError
 from tests.programs import ended
 from tests.tidy.tree import ROOT
+from tests.trials.judges.artifacts import QUICK, QUIET, class_path, java
+from tests.trials.judges.java import JARS
+from tests.trials.judges.verdicts import MissingError
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

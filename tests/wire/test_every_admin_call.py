@@ -1,7 +1,7 @@
 """Each method of the admin clients of librdkafka and kafka-python, called once: answered, or refused in
 words.
 
-Java's is a judge (tests/judges/java.py).
+Java's is a judge (tests/trials/judges/java.py).
 """
 
 from __future__ import annotations

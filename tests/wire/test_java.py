@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from tests.judges.artifacts import QUICK, QUIET, class_path
-from tests.judges.java import JARS, PROGRAM, SAID
-from tests.judges.verdicts import MissingError
 from tests.programs import ended
+from tests.trials.judges.artifacts import QUICK, QUIET, class_path
+from tests.trials.judges.java import JARS, PROGRAM, SAID
+from tests.trials.judges.verdicts import MissingError
 
 pytestmark = pytest.mark.process
 

@@ -1,0 +1,76 @@
+"""Consume, process, produce with clients of other languages, and with what is built upon clients: kafkajs,
+Sarama, Quix Streams, Spring Kafka. The server is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.tidy.tree import ROOT
+from tests.trials.judges.artifacts import (
+    QUIET,
+    Jar,
+    class_path,
+    go_own_test,
+    go_program,
+    java,
+    logging_jar,
+    node_with,
+    python_with,
+)
+from tests.trials.judges.case import Case, Judge
+from tests.trials.judges.python_clients import PROGRAMS, copied
+from tests.trials.judges.suites import KAFKA_GO, MODULE
+
+KAFKAJS: Final = "2.2.4"
+SARAMA: Final = "v1.61.1"
+QUIX: Final = "3.28.1"
+SPRING: Final = "4.0.0"
+
+
+def with_kafkajs(case: Case) -> str:
+    node, modules = node_with("kafkajs", f"kafkajs@{KAFKAJS}")
+    program = [node, str(PROGRAMS / "kafkajs_etl.js")]
+    return copied(case, [program], {"NODE_PATH": modules, "KAFKAJS_NO_PARTITIONER_WARNING": "1"})
+
+
+def with_sarama(case: Case) -> str:
+    return copied(
+        case, [[str(go_program("github.com/IBM/sarama", SARAMA, PROGRAMS / "sarama_etl.go"))]]
+    )
+
+
+def with_quix(case: Case) -> str:
+    program = [python_with("quix", f"quixstreams=={QUIX}"), str(PROGRAMS / "quix_etl.py")]
+    return copied(case, [program, program])
+
+
+def with_spring(case: Case) -> str:
+    jars = class_path(
+        "spring", [Jar("org.springframework.kafka", "spring-kafka", SPRING), logging_jar()]
+    )
+    program = [java(), "-Xmx256m", *QUIET, "-cp", jars, str(PROGRAMS / "SpringEtl.java")]
+    return copied(case, [program, program])
+
+
+def examples_of_tests(case: Case) -> str:
+    """Tests that start a cluster of their own by `eosdb serve --memory --print-address`."""
+    folder = ROOT / "examples/kafka_tests"
+    node, modules = node_with("kafkajs", f"kafkajs@{KAFKAJS}")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    quiet = {"PATH": path, "NODE_PATH": modules, "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
+    case.run("node", [node, "--test", str(folder / "shop_test.js")], environment=quiet)
+    program = go_own_test(MODULE, KAFKA_GO, folder / "shop_test.go")
+    case.run("go", [str(program)], environment={"PATH": path})
+    return "the examples for Node and Go pass"
+
+
+JUDGES: Final = [
+    Judge("tests in Node and Go", KAFKA_GO, examples_of_tests),
+    Judge("kafkajs", KAFKAJS, with_kafkajs),
+    Judge("sarama", SARAMA, with_sarama),
+    Judge("quix streams", QUIX, with_quix),
+    Judge("spring kafka", SPRING, with_spring),
+]
