@@ -93,7 +93,7 @@ bench: $(PEERS)
 
 simulate: $(SETUP)
 	$(PYTHON) -m pytest tests/simulation --seeds 4
-	$(PYTHON) -m eosdb.cli simulate --seeds 1000 --steps 2000 --jobs 2
+	$(PYTHON) -m tests.simulation --seeds 1000 --steps 2000 --jobs 2
 
 docs: $(SETUP)
 	$(PYTHON) -m scripts.make_cli

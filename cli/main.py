@@ -91,7 +91,6 @@ HIDDEN: Final = {
     "rebuild": "inspect",
     "migrate": "operate.database",
     "delete-records": "data.topics",
-    "simulate": "operate.simulate",
 }
 """Hidden commands and their modules: there is a better name, or few people need them. They stay valid."""
 

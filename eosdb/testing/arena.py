@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -22,7 +22,7 @@ from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable
 from eosdb.model.config import BrokerConfig
 from eosdb.model.failpoints import Failpoint
-from eosdb.model.requests import AnyBroker, JoinGroup, Produce, Question, Request, SyncGroup
+from eosdb.model.requests import AnyBroker, Produce, Question, Request
 from eosdb.model.values import ConsumerGroupMetadata, ProduceResult, TopicPartition
 from eosdb.system.road import road
 from eosdb.testing.faulty_transport import FaultyTransport
@@ -52,12 +52,6 @@ class Faults:
     """The share of steps in which an administrator acts or a fault is injected."""
     crash_between_steps: float = 0.03
     """The probability that the coordinator dies between deciding a transaction and completing it."""
-
-
-CALM: Final = Faults(
-    lose_request=0, lose_response=0, duplicate=0, reorder=0, longest_delay_ms=0, very_late=0
-)
-"""No faults: the client is in its broker's process, and other actors run between its requests."""
 
 
 class Arena(Closeable):
@@ -101,13 +95,13 @@ class Arena(Closeable):
             node.abandon()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def transport(
-        self, node: int, faults: Faults | None = None, *, served: bool = False
-    ) -> SimulatedTransport:
-        """A separate network for one client, with the arena's faults unless `faults` are given."""
-        broker = ServedBroker(self, node) if served else self.broker(node)
-        seed = self.rng.getrandbits(32)
-        network = SimulatedTransport(self, broker, seed, faults or self.faults)
+    def transport(self, node: int) -> SimulatedTransport:
+        """A separate network for one client, with the arena's faults."""
+        return self.network(self.broker(node), self.faults)
+
+    def network(self, broker: AnyBroker, faults: Faults) -> SimulatedTransport:
+        """A separate network between one client and its broker."""
+        network = SimulatedTransport(self, broker, self.rng.getrandbits(32), faults)
         self.transports.append(network)
         return network
 
@@ -220,19 +214,6 @@ class NodeBroker:
 
     def ask(self, request: Request[A]) -> A:
         return self._arena.ask(self._node, request)
-
-
-class ServedBroker(NodeBroker):
-    """A broker as clients of a server see it: the client has no presence, and the server makes JoinGroup
-    and SyncGroup wait."""
-
-    def presence(self, transactional_id: str | None = None) -> Presence | None:
-        return None
-
-    def ask(self, request: Request[A]) -> A:
-        if isinstance(request, JoinGroup | SyncGroup):
-            request = cast(Request[A], replace(request, waits=True))
-        return super().ask(request)
 
 
 class SimulatedPresence:

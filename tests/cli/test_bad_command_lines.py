@@ -20,7 +20,6 @@ from tests.cli.test_every_command import COMMANDS, LEAVES, make
 from tests.readers import copy_as_original, dump_state
 
 NEVER_ENDING = {
-    "simulate",
     "serve",
     "ui",
     "top",

@@ -15,7 +15,7 @@ from eosdb.cli.file_command import Session
 from tests.cli.conftest import MAIN, Run
 from tests.cli.test_every_command import COMMANDS
 
-WITHOUT_FILE = {"fetch", "simulate"}
+WITHOUT_FILE = {"fetch"}
 
 
 class Named(BaseException):

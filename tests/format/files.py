@@ -24,10 +24,10 @@ from eosdb.log import partition_rows, retention
 from eosdb.model.failpoints import Failpoint, watched
 from eosdb.model.requests import ConsumerGroupHeartbeat
 from eosdb.store.writing.unit import Unit
-from eosdb.testing.simulation import Settings, run
-from eosdb.testing.simulation.world import World
 from tests.maintenance import everything
 from tests.requests import skip_to_epoch
+from tests.simulation.run import Settings, run
+from tests.simulation.world import World
 from tests.tidy.tree import ROOT
 
 START_MS = 1_700_000_000_000

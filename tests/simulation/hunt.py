@@ -11,8 +11,8 @@ import json
 import sys
 from pathlib import Path
 
-from eosdb.testing.simulation import Settings, run
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.run import Settings, run
 
 
 def hunt(name: str, seeds: int, steps: int) -> tuple[int, int, str] | None:

@@ -12,9 +12,9 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
-from eosdb.testing.simulation.checker import Checker
-from eosdb.testing.simulation.ledger import Ledger
-from eosdb.testing.simulation.model import Attendance, Violation
+from tests.simulation.checker import Checker
+from tests.simulation.ledger import Ledger
+from tests.simulation.model import Attendance, Violation
 
 GROUP = "members"
 PLACE = TopicPartition("in", 0)

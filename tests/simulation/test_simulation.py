@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from eosdb.cli.main import main
-from eosdb.testing.simulation import Faults, Settings, command, run, shrink
+from eosdb.testing.arena import Faults
 from tests.programs import ended
+from tests.simulation.__main__ import main
 from tests.simulation.hunt import FOUND_BY, hunt
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.run import Settings, command, run, shrink
 
 pytestmark = pytest.mark.simulation
 
@@ -61,11 +64,17 @@ def test_everything_that_can_happen_happens_in_some_world() -> None:
 
 def digest(hash_seed: str) -> str:
     code = (
-        "from eosdb.testing.simulation import Settings, run; "
+        "from tests.simulation.run import Settings, run; "
         "result = run(Settings(11, 600)); print(result.digest, result.violation)"
     )
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     return ended([sys.executable, "-c", code], env=environment, check=True).stdout
+
+
+def test_the_checker_shares_only_names_and_the_parser_of_json_with_what_it_checks() -> None:
+    checker = Path(__file__).with_name("checker.py").read_text(encoding="utf-8")
+    shared = re.findall(r"(?:from|import) (eosdb\S*)", checker)
+    assert set(shared) == {"eosdb.model.damage", "eosdb.model.values"}
 
 
 def test_one_seed_decides_everything() -> None:
@@ -115,10 +124,10 @@ def test_a_failure_is_told_as_shortly_as_possible() -> None:
 def test_the_command_repeats_what_it_names() -> None:
     settings = Settings(3, 40, ("idempotent", "admin"), Faults(reorder=0.5), 1)
     assert command(settings) == (
-        "eosdb simulate --seed 3 --steps 40 --actors idempotent,admin --transaction-version 1 "
-        "--fault reorder=0.5"
+        "python -m tests.simulation --seed 3 --steps 40 --actors idempotent,admin "
+        "--transaction-version 1 --fault reorder=0.5"
     )
-    words = command(settings).split()[1:]
+    words = command(settings).split()[3:]
     told = CliRunner().invoke(main, [*words, "--history"])
     assert told.exit_code == 0, told.output
     assert "\n".join(run(settings).history) in told.output
@@ -128,11 +137,11 @@ def test_the_command_repeats_what_it_names() -> None:
 def test_a_violation_is_a_failure_with_its_history() -> None:
     _, patch = MUTANTS["answer_a_duplicate_as_new"]
     with patch():
-        told = CliRunner().invoke(main, ["simulate", "--seeds", "9", "--no-shrink"])
+        told = CliRunner().invoke(main, ["--seeds", "9", "--no-shrink"])
     assert told.exit_code == 1
     assert "VIOLATION" in told.output
     assert "is stored twice" in told.output
-    assert "to repeat it: eosdb simulate --seed" in told.output
+    assert "to repeat it: python -m tests.simulation --seed" in told.output
 
 
 @pytest.mark.parametrize(
@@ -147,7 +156,7 @@ def test_a_violation_is_a_failure_with_its_history() -> None:
     ],
 )
 def test_what_cannot_be_simulated_is_a_usage_error(option: list[str], complaint: str) -> None:
-    told = CliRunner().invoke(main, ["simulate", *option])
+    told = CliRunner().invoke(main, option)
     assert told.exit_code == 2
     assert complaint in told.output
 

@@ -53,7 +53,7 @@ def test_nothing_is_read_by_what_may_run_it() -> None:
 
 
 PYTHONS = {"eosdb.model.threads", "eosdb.testing.scheduler"}
-"""The seam, and what simulations and tests run on."""
+"""The seam, and what tests of programs run on."""
 
 
 def test_whoever_starts_threads_says_when_there_is_none_to_be_had() -> None:
@@ -70,7 +70,6 @@ BEGINS = {
     "eosdb.maintenance.extract": "a new file; a file that is checked again under the lock",
     "eosdb.maintenance.replay": "a scratch file",
     "eosdb.maintenance.restore": "a copy that nobody else has",
-    "eosdb.testing.simulation.checker": "a snapshot of the sceptic's own",
 }
 """Who begins transactions of SQLite's outside of the store, and on what."""
 

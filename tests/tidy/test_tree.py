@@ -25,7 +25,6 @@ SQL_ROOMS = (
     "eosdb.migrations",
     "eosdb.integrations.ui.pages",  # Queries of the documented views, as any user writes them.
     "eosdb.native.accelerator",  # What it tries is one statement.
-    "eosdb.testing.simulation.checker",  # The sceptic looks at the file with its own eyes.
     "eosdb.integrations.datasette.plugin",  # Datasette has opened the file, not eosdb.
 )  # fmt: skip
 FILES_MAX = 20

@@ -1,4 +1,4 @@
-"""`eosdb simulate`: check exactly-once under faults that a seed generates."""
+"""`python -m tests.simulation`: check exactly-once under faults that a seed generates."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from eosdb.cli import output
-from eosdb.testing.simulation import ALL_ROLES, Faults, Result, Settings, command, run, shrink
+from eosdb.testing.arena import Faults
+from tests.simulation.run import ALL_ROLES, Result, Settings, command, run, shrink
 
 _COUNTS = (
     "acknowledged",
@@ -84,7 +84,7 @@ def _faults(context: click.Context, parameter: click.Parameter, given: Iterable[
 @click.option(
     "--shrink/--no-shrink", "smaller", default=True, help="Search for a shorter failing history."
 )
-def simulate(
+def main(
     seed: int,
     seeds: int,
     steps: int,
@@ -103,14 +103,14 @@ def simulate(
 
     \b
     Example:
-      eosdb simulate --seed 1 --seeds 100 --steps 2000
+      python -m tests.simulation --seed 1 --seeds 100 --steps 2000
     """
     first = Settings(seed, steps, roles, faults, transaction_version)
     wanted = [dataclasses.replace(first, seed=seed + i) for i in range(seeds)]
     for result in _results(wanted, jobs):
         counts = ", ".join(f"{result.counts[name]} {name}" for name in _COUNTS)
         verdict = "ok" if result.violation is None else "VIOLATION"
-        output.line(
+        click.echo(
             f"seed {result.settings.seed}: {verdict} after {result.steps} steps "
             f"({counts}; history {result.digest})"
         )
@@ -118,8 +118,8 @@ def simulate(
             _print_failure(shrink(result) if smaller else result)
             raise SystemExit(1)
         if tell_all:
-            output.lines("\n".join(result.history))
-    output.line(f"{seeds} seeds x {steps} steps: no violation")
+            click.echo("\n".join(result.history))
+    click.echo(f"{seeds} seeds x {steps} steps: no violation")
 
 
 def _results(wanted: list[Settings], jobs: int) -> Iterator[Result]:
@@ -144,7 +144,11 @@ def _run(wanted: Settings) -> Result:
 
 
 def _print_failure(result: Result) -> None:
-    output.lines("\n".join(result.history))
-    output.line(f"violation: {result.violation}")
+    click.echo("\n".join(result.history))
+    click.echo(f"violation: {result.violation}")
     repeat = dataclasses.replace(result.settings, steps=result.steps)
-    output.line(f"to repeat it: {command(repeat)}", err=True)
+    click.echo(f"to repeat it: {command(repeat)}", err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
-from eosdb.testing.simulation.ledger import Ledger, transaction_of
-from eosdb.testing.simulation.model import (
+from tests.simulation.ledger import Ledger, transaction_of
+from tests.simulation.model import (
     INPUT,
     INPUTS,
     MEMBERS,

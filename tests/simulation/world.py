@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import random
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, TypeVar, cast
 
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.producer.producer import Producer
-from eosdb.client.transport import DirectTransport
+from eosdb.client.transport import DirectTransport, Presence
 from eosdb.model import requests
 from eosdb.model.config import BrokerConfig
 from eosdb.model.requests import Request
 from eosdb.model.values import IsolationLevel, ProducerIdAndEpoch, TopicPartition
-from eosdb.testing.arena import CALM, Arena, Faults
-from eosdb.testing.simulation.checker import Checker
-from eosdb.testing.simulation.ledger import Ledger
-from eosdb.testing.simulation.model import INPUT, INPUTS, MEMBERS, OUTPUT, SHARED, TABLE, Attendance
+from eosdb.testing.arena import Arena, Faults, NodeBroker
+from tests.simulation.checker import Checker
+from tests.simulation.ledger import Ledger
+from tests.simulation.model import INPUT, INPUTS, MEMBERS, OUTPUT, SHARED, TABLE, Attendance
 
 DATA: Final = "data"
 TOPICS: Final = {INPUT: INPUTS, OUTPUT: 2, SHARED: 2, DATA: 3, TABLE: 1}
@@ -28,6 +29,24 @@ _WRITING: Final = (
 _SHORT: Final[dict[str, Any]] = {"request_timeout_ms": 400, "retry_backoff_ms": 20}
 _HISTORIES_MS: Final = (1, 1_000, 20_000)
 """The history retention of every second world (ms); the other worlds keep all events."""
+_CALM: Final = Faults(
+    lose_request=0, lose_response=0, duplicate=0, reorder=0, longest_delay_ms=0, very_late=0
+)
+"""No faults: the client is in its broker's process, and other actors run between its requests."""
+A = TypeVar("A")
+
+
+class ServedBroker(NodeBroker):
+    """A broker as clients of a server see it: the client has no presence, and the server makes JoinGroup
+    and SyncGroup wait."""
+
+    def presence(self, transactional_id: str | None = None) -> Presence | None:
+        return None
+
+    def ask(self, request: Request[A]) -> A:
+        if isinstance(request, requests.JoinGroup | requests.SyncGroup):
+            request = cast(Request[A], replace(request, waits=True))
+        return super().ask(request)
 
 
 class World(Arena):
@@ -87,7 +106,9 @@ class World(Arena):
         process, so its death must be noticed at once. If `is_far`, it reaches a server over a bad network,
         and only the end of its session shows its death."""
         return Consumer(
-            self.transport(node, None if is_far else CALM, served=is_far),
+            self.network(ServedBroker(self, node), self.faults)
+            if is_far
+            else self.network(self.broker(node), _CALM),
             self.clock,
             MEMBERS,
             auto_offset_reset="earliest",

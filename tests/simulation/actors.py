@@ -26,9 +26,9 @@ from eosdb.model.values import (
     RecordMetadata,
     TopicPartition,
 )
-from eosdb.testing.simulation import model
-from eosdb.testing.simulation.ledger import TransactionRecord
-from eosdb.testing.simulation.world import TOPICS, World
+from tests.simulation import model
+from tests.simulation.ledger import TransactionRecord
+from tests.simulation.world import TOPICS, World
 
 T = TypeVar("T")
 _REVOKE_MS: Final = 2_000

@@ -1,4 +1,7 @@
-"""Runs one seed: starts actors, injects faults, and checks the file. Shortens a failing run.
+"""A deterministic simulation of many clients on one file: runs one seed and shortens a failing run.
+
+`run(Settings(seed=7))` runs producers, workers and readers over faulty networks, kills and suspends them,
+crashes the coordinator between its two steps, jumps the clock, and checks the file after every step.
 
 Intruders send requests that no well-behaved client sends. Each must be refused, because it would break a
 promise.
@@ -22,9 +25,9 @@ from eosdb.model import requests, values
 from eosdb.model.failpoints import watched
 from eosdb.testing.arena import Faults
 from eosdb.testing.scheduler import Actor, NodeCrashed
-from eosdb.testing.simulation import model
-from eosdb.testing.simulation.actors import ROLES, GivesUp, Me
-from eosdb.testing.simulation.world import DATA, TOPICS, World
+from tests.simulation import model
+from tests.simulation.actors import ROLES, GivesUp, Me
+from tests.simulation.world import DATA, TOPICS, World
 
 _RECENT: Final = 8
 Intruder = Callable[[World, random.Random, int], None]
@@ -171,7 +174,8 @@ def shrink(failed: Result, runs: int = _ENOUGH_RUNS) -> Result:
 
 def command(settings: Settings) -> str:
     """The command line that repeats exactly this run."""
-    words = ["eosdb", "simulate", "--seed", str(settings.seed), "--steps", str(settings.steps)]
+    words = ["python", "-m", "tests.simulation"]
+    words += ["--seed", str(settings.seed), "--steps", str(settings.steps)]
     if settings.roles:
         words += ["--actors", ",".join(settings.roles)]
     if settings.transaction_version != Settings(0).transaction_version:
