@@ -410,9 +410,13 @@ def in_doubt(error: E) -> E:
 
 def in_part(error: E, stored: str) -> E:
     """Say in the error of a call that makes several writes what is stored all the same, and return it."""
-    cause = str(error).replace("nothing was written", "this write is undone")
-    error.args = (f"{stored}. The next write failed: {cause}",)
+    error.args = (f"{stored}. The next write failed: {of_one_write(error)}",)
     return error
+
+
+def of_one_write(error: BaseException) -> str:
+    """The error's text for a reader who does not know which writes came before the failed one."""
+    return str(error).replace("nothing was written", "this write is undone")
 
 
 def inherit_doubt(error: BaseException | None, earlier: EosdbError | None) -> None:

@@ -71,13 +71,14 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_that_a_full_disk_ends_tells_how_much_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     call, words = CALLS[name]
     monkeypatch.setattr(dead_letters, "_TRANSACTION_SIZE", 2)
     run, parts = Writer.run, 0
     for room in range(1, 100):
         left = room
+        caplog.clear()
 
         def run_while_there_is_room(writer: Writer, batch: list[Request]) -> None:
             nonlocal left
@@ -101,6 +102,8 @@ def test_a_call_that_a_full_disk_ends_tells_how_much_is_stored(
             assert (found > 0) <= (not says_nothing and "nothing was written" not in told)
             if found:
                 parts += 1
+                assert "writes fail" in caplog.text
+                assert "nothing was written" not in caplog.text
                 assert re.search(rf"\b{found:,}\b|\b{found}\b", told.partition(words)[0]), told
     raise AssertionError(f"{name} never ends")
 

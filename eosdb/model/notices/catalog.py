@@ -166,7 +166,7 @@ SLOW_COMMIT: Final = Notice(
     "its fsync, the checkpoint behind it",
 )  # fmt: skip
 WRITES_FAIL: Final = Notice(
-    STORE, ERROR, "writes_fail", ("file", "error"), "%(file)s: writes fail: %(error_text)s",
+    STORE, ERROR, "writes_fail", ("file", "error"), "%(file)s: writes fail: %(cause)s",
     "the disk is full, or the file or its disk refuses writes; once, until a write succeeds",
 )  # fmt: skip
 WRITES_AGAIN: Final = Notice(

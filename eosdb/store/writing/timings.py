@@ -12,10 +12,10 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from eosdb.errors import DatabaseFullError, ReadOnlyDatabaseError, StorageError
+from eosdb.errors import DatabaseFullError, ReadOnlyDatabaseError, StorageError, of_one_write
 from eosdb.model.clock import real_ns
 from eosdb.model.notices import catalog
-from eosdb.model.notices.notice import Untold
+from eosdb.model.notices.notice import Untold, one_line
 from eosdb.model.reports import CommitTimes
 
 BOUNDS_NS: Final = tuple(
@@ -102,7 +102,8 @@ class Timings:
         failed = [error for error in errors if isinstance(error, _OF_THE_FILE)]
         if failed and not self._is_failing:
             self._is_failing = True
-            self.untold.add(catalog.WRITES_FAIL, file=self._path, error=failed[0])
+            cause = one_line(of_one_write(failed[0]))
+            self.untold.add(catalog.WRITES_FAIL, file=self._path, error=failed[0], cause=cause)
         elif self._is_failing and not errors:
             self._is_failing = False
             self.untold.add(catalog.WRITES_AGAIN, file=self._path)
