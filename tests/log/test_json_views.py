@@ -150,6 +150,13 @@ def test_what_does_not_fit_is_null_and_hides_nothing(flights: eosdb.Database) ->
         ('"\ufffd \x80 \xbf"'.encode(), None, None, None, "\ufffd \x80 \xbf"),
         (b'"M\xfcller"', None, None, None, None),
         (b'"\x93quoted\x94"', None, None, None, None),
+        (b'"\xe4\xbd"', None, None, None, None),
+        (b'"x\xf0\x9f\x8d"', None, None, None, None),
+        (b'"\xc3\xa9\xa9"', None, None, None, None),
+        (b'{"n":"\xe4\xbd"}', None, None, None, None),
+        (('"' + "ö" * 15).encode() + b'\xe4\xbd"', None, None, None, None),
+        (('"' + "ö" * 16).encode() + b'\xbd"', None, None, None, None),
+        (('"' + "中🍵\x7f" * 20 + '"').encode(), None, None, None, "中🍵\x7f" * 20),
     ],
 )
 def test_a_value_that_would_be_changed_is_null(
@@ -186,7 +193,8 @@ def test_only_committed_records_are_shown(flights: eosdb.Database) -> None:
         "\ufffd\ufffc\U0010ffff\x7f\x80".encode(),
         b"\xff", b"\x80", b"tea\xe4", b"\xe4\xb8", b"\xe4\xb8x", b"\xe4\xb8\xad\xad", b"\xc0\xaf",
         b"\xed\xa0\x80",
-        b"\xf4\x90\x80\x80", b"\xf0\x9f\x8d\xb5\xb5", "ö".encode() * 3 + b"\xc3", b"a\x00b", b"\x00",
+        b"\xf4\x90\x80\x80", b"\xf0\x9f\x8d\xb5\xb5", "ö".encode() * 3 + b"\xc3",
+        "ö".encode() * 15 + b"\xe4\xbd", "ö".encode() * 16 + b"\xbd", b"a\x00b", b"\x00",
         struct.pack(">q", 7), "ö".encode() * 5_000,
     ],
 )  # fmt: skip
