@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, Final
 
 from eosdb.broker.core import Core
-from eosdb.coordinator.transactions.rows import BY_ID, from_row
+from eosdb.coordinator.transactions.rows import TRANSACTIONAL_IDS
 from eosdb.errors import InvalidRequestError
 from eosdb.log import lives
 from eosdb.model.clock import format_time_ms
@@ -124,10 +124,10 @@ def _at_baseline(
     """Return the baseline's state of the transactional id as transitions, newest first. It shows the end of
     the last transaction of version 2, and that no transaction has begun under the newest producer id and
     epoch."""
-    row = connection.execute(BY_ID.baseline, (transactional_id,)).fetchone()
+    row = connection.execute(TRANSACTIONAL_IDS.at_key.baseline, (transactional_id,)).fetchone()
     if row is None:
         return ()
-    metadata = from_row(row)
+    metadata = TRANSACTIONAL_IDS.value(row)
     pair = {"producer_id": metadata.producer_id, "producer_epoch": metadata.producer_epoch}
     is_own_epoch = metadata.transaction_version == EPOCH_PER_TRANSACTION
     if metadata.state.is_complete and is_own_epoch:

@@ -292,7 +292,7 @@ def _timeout_of(core: Core, transactional_id: str) -> int:
     """Return the id's timeout, which its producer set. A new id has a default until then."""
     validation.check_transactional_id(transactional_id)
     with core.store.read() as connection:
-        metadata = transaction_rows.read(connection, transactional_id)
+        metadata = transaction_rows.TRANSACTIONAL_IDS.find(connection, transactional_id)
     timeout_ms = _NEW_TIMEOUT_MS if metadata is None else metadata.timeout_ms
     return min(timeout_ms, core.config.transaction_max_timeout_ms)
 

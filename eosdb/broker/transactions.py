@@ -218,7 +218,7 @@ def describe_transactions(
         for name in request.transactional_ids:
             validation.check_transactional_id(name)
             core.authorizer.check(connection, "describe", "transactional_id", name)
-            metadata = transaction_rows.read(connection, name)
+            metadata = transaction_rows.TRANSACTIONAL_IDS.find(connection, name)
             if metadata is None:
                 raise TransactionalIdNotFoundError(f"there is no transactional id {name!r}")
             described[name] = TransactionDescription(

@@ -15,6 +15,7 @@ from typing import Final
 from eosdb import errors
 from eosdb.events.kinds import Acl
 from eosdb.model.validation import check_name
+from eosdb.store.writing.table import TableOf
 from eosdb.store.writing.unit import TRANSACTIONS, Memo, Unit
 
 OPERATIONS: Final = (
@@ -171,13 +172,11 @@ def load(source: Source) -> tuple[Acl, ...]:
     """All ACLs; a unit caches them in its memo."""
     memo = source.memos[AclMemo] if isinstance(source, Unit) else AclMemo()
     if memo.rules is None:
-        memo.rules = tuple(Acl(*row) for row in source.execute(SELECT))
+        memo.rules = tuple(ACLS.read(source, ACLS.select))
     return memo.rules
 
 
-SELECT: Final = (
-    "SELECT principal, operation, resource_type, resource_name, pattern_type, permission FROM acls"
-)
+ACLS: Final = TableOf("acls", Acl._fields, " ".join(Acl._fields), Acl._make)
 
 
 def applies_to(acl: Acl, name: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from eosdb.coordinator import users
-from eosdb.coordinator.authorizer import AclMemo
+from eosdb.coordinator.authorizer import ACLS, AclMemo
 from eosdb.coordinator.groups import configs as group_configs
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
@@ -28,16 +28,10 @@ from eosdb.model.values import (
     TransactionState,
 )
 from eosdb.store.counters import set_counter
-from eosdb.store.schema.newest import Statement
+from eosdb.store.writing.table import Table
 from eosdb.store.writing.unit import Folding
 
-_SAVE_PRODUCER_ID: Final = Statement(
-    "INSERT OR IGNORE INTO {producer_ids} (producer_id, transactional_id) VALUES (?, ?)"
-)
-_FORGET_PRODUCER_ID: Final = Statement("DELETE FROM {producer_ids} WHERE producer_id = ?")
-_ACL: Final = "(principal, operation, resource_type, resource_name, pattern_type, permission)"
-_SAVE_ACL: Final = Statement(f"INSERT OR IGNORE INTO {{acls}} {_ACL} VALUES (?, ?, ?, ?, ?, ?)")
-_DELETE_ACL: Final = Statement(f"DELETE FROM {{acls}} WHERE {_ACL} = (?, ?, ?, ?, ?, ?)")
+_PRODUCER_IDS: Final = Table("producer_ids", "producer_id transactional_id", "producer_id")
 
 
 def producer_id_block_allocated(
@@ -65,13 +59,13 @@ def transaction_state_changed(
     if state.is_complete and event.transaction_version == EPOCH_PER_TRANSACTION:
         ended_with = event.previous_producer_id
     if state is EMPTY or ended_with != event.producer_id:
-        unit.execute(_SAVE_PRODUCER_ID, (event.producer_id, event.transactional_id))
+        unit.execute(_PRODUCER_IDS.ignore, (event.producer_id, event.transactional_id))
     if state.is_complete and before is not None and before.groups:
         group_offsets.complete_pending(unit, ended_with, committed=state is COMPLETE_COMMIT)
 
 
 def producer_ids_forgotten(unit: Folding, event: kinds.ProducerIdsForgotten, position: int) -> None:
-    unit.executemany(_FORGET_PRODUCER_ID, [(id_,) for id_ in event.producer_ids])
+    unit.executemany(_PRODUCER_IDS.delete, [(id_,) for id_ in event.producer_ids])
 
 
 def offsets_deleted(unit: Folding, event: kinds.OffsetsDeleted, position: int) -> None:
@@ -92,12 +86,12 @@ def consumer_group_changed(unit: Folding, event: kinds.ConsumerGroupChanged, pos
 
 
 def acl_added(unit: Folding, event: kinds.AclAdded, position: int) -> None:
-    unit.execute(_SAVE_ACL, tuple(event.acl))
+    unit.execute(ACLS.ignore, event.acl)
     unit.memos[AclMemo].rules = None
 
 
 def acl_removed(unit: Folding, event: kinds.AclRemoved, position: int) -> None:
-    unit.execute(_DELETE_ACL, tuple(event.acl))
+    unit.execute(ACLS.delete, event.acl)
     unit.memos[AclMemo].rules = None
 
 

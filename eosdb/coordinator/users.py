@@ -13,16 +13,13 @@ from eosdb.errors import (
 from eosdb.events.kinds import ScramCredentialRemoved, ScramCredentialSet
 from eosdb.model.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, ScramCredential
 from eosdb.model.validation import check_int, check_name, check_text, shown
-from eosdb.store.schema.newest import Statement
+from eosdb.store.writing.table import TableOf
 from eosdb.store.writing.unit import Folding, Unit
 
 Source = Unit | sqlite3.Connection
 TABLE: Final = "eosdb_scram_credentials"
-_COLUMNS: Final = ", ".join(ScramCredential._fields)
-_SAVE: Final = Statement(
-    f"INSERT OR REPLACE INTO {{{TABLE}}} ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
-)
-_DELETE: Final = Statement(f"DELETE FROM {{{TABLE}}} WHERE (user, mechanism) = (?, ?)")
+_USERS: Final = TableOf(TABLE, ScramCredential._fields, "user mechanism", ScramCredential._make)
+_ALL: Final = _USERS.where("1 ORDER BY user, mechanism")
 
 
 def check_user(name: object) -> str:
@@ -58,20 +55,16 @@ def check_credential(given: object) -> ScramCredential:
 
 
 def find(source: Source, user: str, mechanism: str) -> ScramCredential | None:
-    row = source.execute(
-        f"SELECT {_COLUMNS} FROM {TABLE} WHERE (user, mechanism) = (?, ?)", (user, mechanism)
-    ).fetchone()
-    return None if row is None else ScramCredential(*row)
+    return _USERS.find(source, user, mechanism)
 
 
 def load(source: Source) -> list[ScramCredential]:
-    rows = source.execute(f"SELECT {_COLUMNS} FROM {TABLE} ORDER BY user, mechanism")
-    return [ScramCredential(*row) for row in rows]
+    return [*_USERS.read(source, _ALL)]
 
 
 def credential_set(unit: Folding, event: ScramCredentialSet, position: int) -> None:
-    unit.execute(_SAVE, event.credential)
+    unit.execute(_USERS.replace, event.credential)
 
 
 def credential_removed(unit: Folding, event: ScramCredentialRemoved, position: int) -> None:
-    unit.execute(_DELETE, (event.user, event.mechanism))
+    unit.execute(_USERS.delete, (event.user, event.mechanism))

@@ -17,17 +17,14 @@ from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import JsonView
 from eosdb.model.values import TopicPartition
 from eosdb.store.schema import guard
-from eosdb.store.schema.newest import Statement
+from eosdb.store.writing.table import Table
 from eosdb.store.writing.unit import Folding, Unit
 
 TYPES: Final = ("TEXT", "INTEGER", "REAL", "BOOLEAN", "JSON")
 COORDINATES: Final = ("_partition", "_offset", "_timestamp", "_key")
 """The columns after the user's own in every typed view."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-_SAVE: Final = Statement(
-    "INSERT INTO {eosdb_json_views} (name, topic, columns, created_time) VALUES (?, ?, ?, ?)"
-)
-_DELETE: Final = Statement("DELETE FROM {eosdb_json_views} WHERE name = ?")
+_VIEWS: Final = Table("eosdb_json_views", "name topic columns created_time", "name")
 _PATH: Final = re.compile(r'[^."\[\]\x00-\x1f]+(\.[^."\[\]\x00-\x1f]+)*')
 
 
@@ -102,7 +99,7 @@ def describe(connection: sqlite3.Connection) -> list[JsonView]:
 
 def view_created(unit: Folding, event: ViewCreated, position: int) -> None:
     columns = json.dumps([column._asdict() for column in event.view_columns])
-    unit.execute(_SAVE, (event.name, event.topic, columns, event.timestamp))
+    unit.execute(_VIEWS.insert, (event.name, event.topic, columns, event.timestamp))
     unit.change_views(f'DROP VIEW IF EXISTS "{event.name}"')
     unit.change_views(_definition(event.name, event.topic, event.view_columns))
 
@@ -126,7 +123,7 @@ def make_all(connection: sqlite3.Connection) -> None:
 
 
 def view_dropped(unit: Folding, event: ViewDropped, position: int) -> None:
-    unit.execute(_DELETE, (event.name,))
+    unit.execute(_VIEWS.delete, (event.name,))
     unit.change_views(f'DROP VIEW IF EXISTS "{event.name}"')
 
 

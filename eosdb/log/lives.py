@@ -16,23 +16,20 @@ from eosdb.model.damage import reads
 from eosdb.model.fetched import LeaderEpochs
 from eosdb.store.counters import counter, set_counter
 from eosdb.store.schema.newest import Statement
+from eosdb.store.writing.table import Table
 from eosdb.store.writing.unit import Folding, Unit
 
-_SAVE_LIFE: Final = Statement(
-    "INSERT INTO {eosdb_lives} (life, life_id, position, began_time, ended_producer_id, "
-    "first_producer_id) VALUES (?, ?, ?, ?, ?, ?)"
+_LIVES: Final = Table(
+    "eosdb_lives", "life life_id position began_time ended_producer_id first_producer_id", "life"
 )
 _SAVE_EPOCHS: Final = Statement(
     "INSERT INTO {eosdb_leader_epochs} (partition_id, leader_epoch, start_offset) "
     "SELECT partition_id, ?, log_end_offset FROM {partitions}"
 )
-_SAVE_FIRST_EPOCH: Final = Statement(
-    "INSERT INTO {eosdb_leader_epochs} (partition_id, leader_epoch, start_offset) VALUES (?, ?, 0)"
+_LEADER_EPOCHS: Final = Table(
+    "eosdb_leader_epochs", "leader_epoch start_offset partition_id", "partition_id leader_epoch"
 )
-_EPOCHS: Final = Statement(
-    "SELECT leader_epoch, start_offset FROM {eosdb_leader_epochs} WHERE partition_id = ? "
-    "ORDER BY leader_epoch"
-)
+_EPOCHS: Final = _LEADER_EPOCHS.where("partition_id = ? ORDER BY leader_epoch")
 _CURRENT: Final = Statement("SELECT ifnull(max(life), 0) FROM {eosdb_lives}")
 _BEHIND: Final = (
     "SELECT start_offset FROM eosdb_leader_epochs JOIN eosdb_lives ON life = leader_epoch "
@@ -46,7 +43,7 @@ _ENDED: Final = (
 def began(unit: Folding, event: LifeBegan, position: int) -> None:
     """Projection: the new life begins at the end of every partition. Ids of topics skip, too."""
     row = (event.life, event.life_id, position, event.timestamp, *event[-2:])
-    unit.execute(_SAVE_LIFE, row)
+    unit.execute(_LIVES.insert, row)
     unit.execute(_SAVE_EPOCHS, (event.life,))
     set_counter(unit, "topic_id", max(counter(unit, "topic_id"), event.life))
 
@@ -54,7 +51,7 @@ def began(unit: Folding, event: LifeBegan, position: int) -> None:
 def partition_made(unit: Folding, partition_id: int) -> None:
     """Projection: a partition that is made in a later life begins with its leader epoch."""
     if life := current(unit):
-        unit.execute(_SAVE_FIRST_EPOCH, (partition_id, life))
+        unit.execute(_LEADER_EPOCHS.insert, (life, 0, partition_id))
 
 
 @reads("eosdb_lives")
@@ -67,8 +64,8 @@ def current(source: Folding | sqlite3.Connection) -> int:
 @reads("eosdb_leader_epochs")
 def epochs(source: Folding | sqlite3.Connection, partition_id: int, end: int) -> LeaderEpochs:
     """The leader epochs of the partition, which ends at offset `end`."""
-    rows = source.execute(_EPOCHS, (partition_id,)).fetchall()
-    return LeaderEpochs(current(source), end, tuple(rows))
+    rows = source.execute(_EPOCHS, (partition_id,))
+    return LeaderEpochs(current(source), end, tuple((epoch, start) for epoch, start, _ in rows))
 
 
 def began_at(unit: Unit, partition_id: int, producer_id: int) -> int:

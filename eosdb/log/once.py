@@ -17,21 +17,14 @@ from eosdb.events.encoding import texts_json
 from eosdb.model.damage import parsed, reads
 from eosdb.model.validation import check_text
 from eosdb.model.values import SCHEDULED, RecordMetadata
-from eosdb.store.schema.newest import Statement
+from eosdb.store.writing.table import Table
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Unit
 
-_FIND: Final = (
-    'SELECT partition, "offset", timestamp FROM eosdb_idempotency_keys '
-    "WHERE topic = ? AND idempotency_key = ?"
-)
-_SAVE_KEY: Final = Statement(
-    'INSERT INTO {eosdb_idempotency_keys} (topic, idempotency_key, partition, "offset", timestamp, '
-    "used_time) VALUES (?, ?, ?, ?, ?, ?)"
-)
-_FORGET_KEYS: Final = Statement("DELETE FROM {eosdb_idempotency_keys} WHERE topic = ?")
-_FORGET_KEY: Final = Statement(
-    "DELETE FROM {eosdb_idempotency_keys} WHERE topic = ? AND idempotency_key = ?"
-)
+_KEYS: Final = Table(
+    "eosdb_idempotency_keys", "topic idempotency_key partition offset timestamp used_time",
+    "topic idempotency_key",
+)  # fmt: skip
+_FORGET_KEYS: Final = _KEYS.deletion("topic = ?")
 
 
 def check_key(key: str) -> None:
@@ -42,16 +35,16 @@ def check_key(key: str) -> None:
 
 def find_key(unit: Unit, topic: str, key: str) -> RecordMetadata | None:
     """Return partition, offset and timestamp of the record published under the key; None for a new key."""
-    row = unit.execute(_FIND, (topic, key)).fetchone()
+    row = unit.execute(_KEYS.at_key, (topic, key)).fetchone()
     if row is None:
         return None
-    partition, offset, timestamp = row
+    _, _, partition, offset, timestamp, _ = row
     return RecordMetadata(topic, partition, offset, timestamp, duplicate=True)
 
 
 def key_used(unit: Folding, event: kinds.IdempotencyKeyUsed, position: int) -> None:
     unit.execute(
-        _SAVE_KEY,
+        _KEYS.insert,
         (
             event.topic,
             event.idempotency_key,
@@ -71,7 +64,7 @@ def forget_keys(unit: Folding, topic: str) -> None:
 
 
 def keys_expired(unit: Folding, event: kinds.IdempotencyKeysExpired, position: int) -> None:
-    unit.executemany(_FORGET_KEY, [(event.topic, key) for key in event.idempotency_keys])
+    unit.executemany(_KEYS.delete, [(event.topic, key) for key in event.idempotency_keys])
 
 
 OLDEST_KEY: Final = "SELECT used_time FROM eosdb_idempotency_keys ORDER BY used_time LIMIT 1"
@@ -106,20 +99,13 @@ def expire(unit: Unit, before_ms: int, now_ms: int) -> tuple[int, int]:
 
 _KEPT: Final = 100
 """The number of batches of a sink whose content identifiers are stored."""
-_SAVE_SINK: Final = Statement(
-    "INSERT OR REPLACE INTO {eosdb_sinks} (sink_id, batch_id, timestamp) VALUES (?, ?, ?)"
-)
-_SAVE_BATCH: Final = Statement(
-    "INSERT INTO {eosdb_sink_batches} (sink_id, batch_id, held) VALUES (?, ?, ?)"
-)
-_FORGET_BATCHES: Final = Statement(
-    "DELETE FROM {eosdb_sink_batches} WHERE sink_id = ? AND batch_id <= (SELECT batch_id "
+_SINKS: Final = Table("eosdb_sinks", "sink_id batch_id timestamp", "sink_id")
+_BATCHES: Final = Table("eosdb_sink_batches", "sink_id batch_id held", "sink_id batch_id")
+_FORGET_BATCHES: Final = _BATCHES.deletion(
+    "sink_id = ? AND batch_id <= (SELECT batch_id "
     "FROM {eosdb_sink_batches} WHERE sink_id = ? ORDER BY batch_id DESC LIMIT 1 OFFSET ?)"
 )
-_FORGET_SINK: Final = (
-    Statement("DELETE FROM {eosdb_sinks} WHERE sink_id = ?"),
-    Statement("DELETE FROM {eosdb_sink_batches} WHERE sink_id = ?"),
-)
+_FORGET_SINK: Final = _SINKS.delete, _BATCHES.deletion("sink_id = ?")
 
 
 class SinkBatch(NamedTuple):
@@ -178,9 +164,9 @@ def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
 
 
 def sink_batch_appended(unit: Folding, event: kinds.SinkBatchAppended, position: int) -> None:
-    unit.execute(_SAVE_SINK, (event.sink_id, event.batch_id, event.timestamp))
+    unit.execute(_SINKS.replace, (event.sink_id, event.batch_id, event.timestamp))
     if event.held:
-        unit.execute(_SAVE_BATCH, (event.sink_id, event.batch_id, texts_json(event.held)))
+        unit.execute(_BATCHES.insert, (event.sink_id, event.batch_id, texts_json(event.held)))
         unit.execute(_FORGET_BATCHES, (event.sink_id, event.sink_id, _KEPT))
 
 

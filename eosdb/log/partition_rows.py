@@ -15,8 +15,8 @@ from eosdb.model.config import BrokerConfig
 from eosdb.model.damage import parsed, reads
 from eosdb.model.topic_config import TopicConfig
 from eosdb.model.values import PartitionOffsets, TopicPartition
-from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import row_checksum
+from eosdb.store.writing.table import TableOf
 from eosdb.store.writing.unit import TRANSACTIONS, Folding, Memo, Unit
 
 _PAGE: Final = 1_000
@@ -80,24 +80,31 @@ class _PartitionMemo(Memo):
             del self.rows[partition_id]
 
 
-_COLUMNS: Final = (*Partition._fields, "checksum")
 _CELLS: Final = (*[str if name == "topic" else int for name in Partition._fields],)
 """Types are checked besides the checksum, because a number and its text have one checksum."""
-_FIXED: Final = ("partition_id", "topic_id", "topic", "partition")
-"""The first columns, which never change."""
-_CHANGING: Final = _COLUMNS[len(_FIXED) :]
-_FROM: Final = f"SELECT {', '.join(_COLUMNS)} FROM {{partitions}}"
-_SELECT: Final = Statement(_FROM)
-_BY_NAME: Final = f"{_SELECT} WHERE topic = ? AND partition = ?"
+
+
+def _partition(row: tuple[Any, ...]) -> Partition:
+    """Build the partition from its row. Raises CorruptDatabaseError for a wrong checksum, because every
+    number in the row affects readers."""
+    *columns, checksum = row
+    partition = Partition(*columns)
+    if row_checksum(*columns) != checksum or (*map(type, columns),) != _CELLS:
+        raise CorruptDatabaseError(
+            f"partitions: the row of {partition.topic_partition} does not fit its checksum; "
+            "`eosdb inspect rebuild` restores it from the events, `eosdb verify` shows what else is damaged"
+        )
+    return partition
+
+
+PARTITIONS: Final = TableOf(
+    "partitions", (*Partition._fields, "checksum"), "partition_id", _partition,
+    fixed="topic_id topic partition",
+)  # fmt: skip
+BY_NAME: Final = PARTITIONS.where("topic = ? AND partition = ?")
+_ALL: Final = PARTITIONS.where("partition >= ? ORDER BY topic, partition")
+_OF_TOPIC: Final = PARTITIONS.where("topic = ? AND partition >= 0 ORDER BY partition")
 _WITHOUT_INDEX: Final = "SELECT 1 FROM partitions NOT INDEXED WHERE topic = ? AND partition = ?"
-_BY_ID: Final = Statement(f"{_FROM} WHERE partition_id = ?")
-_UPDATE: Final = Statement(
-    f"UPDATE {{partitions}} SET {', '.join(f'{name} = ?' for name in _CHANGING)} WHERE partition_id = ?"
-)
-_INSERT: Final = Statement(
-    f"INSERT INTO {{partitions}} ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"
-)
-_SAVE_CONFIG: Final = Statement("UPDATE {topics} SET config = ? WHERE topic_id = ?")
 IsDue = Callable[[sqlite3.Connection, Partition, TopicConfig], bool]
 """Whether housekeeping is due for a partition with these settings, on a read connection."""
 
@@ -131,15 +138,14 @@ def by_id(unit: Folding, partition_id: int) -> Partition:
     rows = unit.memos[_PartitionMemo].rows
     partition = rows.get(partition_id)
     if partition is None:
-        partition = _partition(unit.execute(_BY_ID, (partition_id,)).fetchone())
+        partition = _partition(unit.execute(PARTITIONS.at_key, (partition_id,)).fetchone())
         rows[partition_id] = partition
     return partition
 
 
 def find_by_id(unit: Unit, partition_id: int) -> Partition | None:
     """The partition; None if its topic was deleted."""
-    row = unit.execute(_BY_ID, (partition_id,)).fetchone()
-    return None if row is None else _partition(row)
+    return PARTITIONS.find(unit, partition_id)
 
 
 def page(
@@ -152,11 +158,10 @@ def page(
         "ORDER BY partition_id LIMIT ?)",
         (after, _PAGE),
     ).fetchone()
-    rows = connection.execute(
-        f"{_SELECT} WHERE partition_id > ? AND partition_id <= ? AND {condition} ORDER BY partition_id",
-        (after, last),
+    some = PARTITIONS.where(
+        f"partition_id > ? AND partition_id <= ? AND {condition} ORDER BY partition_id"
     )
-    return [_partition(row) for row in rows], last
+    return [*PARTITIONS.read(connection, some, (after, last))], last
 
 
 def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
@@ -169,7 +174,7 @@ def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
 
 def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | None:
     """Return the partition if it exists. Raises CorruptDatabaseError."""
-    row = source.execute(_BY_NAME, tp).fetchone()
+    row = source.execute(BY_NAME, tp).fetchone()
     if row is None:
         # Search again without the index, because a damaged index may hide a topic.
         if source.execute(_WITHOUT_INDEX, tp).fetchone() is None:
@@ -184,51 +189,34 @@ def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | N
 
 def read_all(connection: sqlite3.Connection, least: int = 0) -> list[Partition]:
     """The partitions with numbers from `least` on; SCHEDULED is the number for scheduled records."""
-    rows = connection.execute(f"{_SELECT} WHERE partition >= ? ORDER BY topic, partition", (least,))
-    return [_partition(row) for row in rows]
+    return [*PARTITIONS.read(connection, _ALL, (least,))]
 
 
 def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:
-    rows = connection.execute(
-        f"{_SELECT} WHERE topic = ? AND partition >= 0 ORDER BY partition", (topic,)
-    )
-    return [_partition(row) for row in rows]
+    return [*PARTITIONS.read(connection, _OF_TOPIC, (topic,))]
 
 
 def sound(
     connection: sqlite3.Connection, source: str, parameters: Sequence[object]
 ) -> Iterator[Partition]:
     """Yield the undamaged partitions of `source`, the SQL after FROM."""
-    for row in connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM {source}", parameters):
+    for row in connection.execute(f"SELECT {PARTITIONS.columns} FROM {source}", parameters):
         with suppress(CorruptDatabaseError):
             yield _partition(row)
 
 
 def save(unit: Folding, partition: Partition) -> None:
-    unit.save("partitions", partition.partition_id, _UPDATE, _row, partition)
+    unit.save("partitions", partition.partition_id, PARTITIONS.update, _row, partition)
     unit.memos[_PartitionMemo].rows[partition.partition_id] = partition
 
 
 def _row(partition: Partition) -> tuple[object, ...]:
-    return (*partition[len(_FIXED) :], row_checksum(*partition), partition.partition_id)
-
-
-def _partition(row: tuple[Any, ...]) -> Partition:
-    """Build the partition from its row. Raises CorruptDatabaseError for a wrong checksum, because every
-    number in the row affects readers."""
-    *columns, checksum = row
-    partition = Partition(*columns)
-    if row_checksum(*columns) != checksum or (*map(type, columns),) != _CELLS:
-        raise CorruptDatabaseError(
-            f"partitions: the row of {partition.topic_partition} does not fit its checksum; "
-            "`eosdb inspect rebuild` restores it from the events, `eosdb verify` shows what else is damaged"
-        )
-    return partition
+    return (*partition[4:], row_checksum(*partition), partition.partition_id)
 
 
 def insert(unit: Folding, partition_id: int, topic_id: int, tp: TopicPartition) -> None:
     partition = Partition(partition_id, topic_id, *tp, 0, 0, 0, -1, 0, -1, -1, -1, 0, 0, 0, -1, 0)
-    unit.execute(_INSERT, (*partition, row_checksum(*partition)))
+    unit.execute(PARTITIONS.insert, (*partition, row_checksum(*partition)))
 
 
 def config(unit: Unit, topic_id: int, broker: BrokerConfig) -> TopicConfig:
@@ -240,7 +228,7 @@ def config(unit: Unit, topic_id: int, broker: BrokerConfig) -> TopicConfig:
 
 
 def save_config(unit: Folding, topic_id: int, config: dict[str, str]) -> None:
-    unit.execute(_SAVE_CONFIG, (json.dumps(config, sort_keys=True), topic_id))
+    unit.execute(topics.SAVE_CONFIG, (json.dumps(config, sort_keys=True), topic_id))
     unit.memos[_PartitionMemo].configs.pop(topic_id, None)
 
 

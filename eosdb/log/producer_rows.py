@@ -12,11 +12,12 @@ from eosdb.events.kinds import ProducersExpired, SnapshotTaken
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import find_by_id
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
-from eosdb.model.damage import parsed, reads
+from eosdb.model.damage import parsed
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.reports import SnapshotEntry
 from eosdb.model.values import ProducerState, SnapshotInfo
 from eosdb.store.schema.newest import Statement
+from eosdb.store.writing.table import TableOf
 from eosdb.store.writing.unit import STEPS_PER_UNIT, TRANSACTIONS, Folding, Memo, Unit
 
 
@@ -83,41 +84,30 @@ def snapshot_entries(
 
 _IN_TABLE: Final = {"current_txn_first_offset": "current_txn_start_offset"}
 """Fields of ProducerStateEntry whose column has another name."""
-_NAMES: Final = [_IN_TABLE.get(field, field) for field in ProducerStateEntry._fields]
-_COLUMNS: Final = ", ".join(_NAMES)
-_VALUES: Final = (
-    *(name for name in _NAMES if name != "producer_id"),
-    "last_sequence",
-    "last_offset",
-)
-"""The columns of a save. The newest batch's last sequence and offset are for SQL readers."""
-_KEY: Final = ("partition_id", "producer_id")
-_BY_PRODUCER: Final = Statement(
-    f"SELECT {_COLUMNS} FROM {{partition_producers}} WHERE partition_id = ? AND producer_id = ?"
-)
-_ALL: Final = Statement(
-    f"SELECT {_COLUMNS} FROM {{partition_producers}} WHERE partition_id = ? ORDER BY producer_id"
-)
+_NAMES: Final = [_IN_TABLE.get(field, field) for field in ProducerStateEntry._fields[1:]]
+
+
+def _entry(row: tuple[Any, ...]) -> ProducerStateEntry:
+    *numbers, batches, _, _, _, producer_id = row
+    of_each = tuple(BatchMetadata(*batch) for batch in parsed(batches))
+    return ProducerStateEntry._make((producer_id, *numbers, of_each))
+
+
+# The newest batch's last sequence and offset are for SQL readers.
+PRODUCERS: Final = TableOf(
+    "partition_producers", (*_NAMES, "last_sequence", "last_offset", "partition_id", "producer_id"),
+    "partition_id producer_id", _entry,
+)  # fmt: skip
+_ALL: Final = PRODUCERS.where("partition_id = ? ORDER BY producer_id")
 _OPEN: Final = Statement(
     "SELECT producer_id, current_txn_start_offset FROM {partition_producers} "
     "WHERE partition_id = ? AND current_txn_start_offset >= 0"
-)
-_DELETE: Final = Statement(
-    "DELETE FROM {partition_producers} WHERE partition_id = ? AND producer_id = ?"
-)
-_INSERT: Final = Statement(
-    f"INSERT INTO {{partition_producers}} ({', '.join(_VALUES + _KEY)}) "
-    f"VALUES ({', '.join('?' for _ in _VALUES + _KEY)})"
 )
 OLDEST_IDLE: Final = (
     "SELECT last_append_time FROM partition_producers WHERE current_txn_start_offset < 0 "
     "ORDER BY last_append_time LIMIT 1"
 )
 """SQL: the last append time of the next producer to expire."""
-_UPDATE: Final = Statement(
-    f"UPDATE {{partition_producers}} SET {', '.join(f'{name} = ?' for name in _VALUES)} "
-    f"WHERE {' AND '.join(f'{name} = ?' for name in _KEY)}"
-)
 
 
 @dataclass(slots=True)
@@ -143,15 +133,14 @@ def load(unit: Folding, partition_id: int, producer_id: int) -> ProducerStateEnt
         return memo[key]
     except KeyError:
         pass
-    row = unit.execute(_BY_PRODUCER, key).fetchone()
-    memo[key] = entry = None if row is None else _entry(row)
+    memo[key] = entry = PRODUCERS.find(unit, *key)
     return entry
 
 
 def save(unit: Folding, partition_id: int, entry: ProducerStateEntry, *, known: bool) -> None:
     """Write the entry; `known` says whether the partition had one for this producer."""
     key = (partition_id, entry.producer_id)
-    statement = _UPDATE if known else _INSERT
+    statement = PRODUCERS.update if known else PRODUCERS.insert
     unit.save("partition_producers", key, statement, _row, (partition_id, entry))
     memo = unit.memos[_ProducerMemo]
     memo.entries[key] = entry
@@ -176,7 +165,7 @@ def _text(batch: BatchMetadata) -> str:
 
 
 def forget(unit: Folding, partition_id: int, producer_id: int) -> None:
-    unit.execute(_DELETE, (partition_id, producer_id))
+    unit.execute(PRODUCERS.delete, (partition_id, producer_id))
     memo = unit.memos[_ProducerMemo]
     memo.entries.pop((partition_id, producer_id), None)
     memo.unfinished.pop(partition_id, None)
@@ -194,7 +183,7 @@ def first_open_offset(unit: Folding, partition_id: int) -> int:
 def entries(
     connection: Folding | sqlite3.Connection, partition_id: int
 ) -> list[ProducerStateEntry]:
-    return [_entry(row) for row in connection.execute(_ALL, (partition_id,))]
+    return [*PRODUCERS.read(connection, _ALL, (partition_id,))]
 
 
 def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
@@ -235,11 +224,3 @@ def describe(connection: sqlite3.Connection, partition_id: int) -> list[Producer
         )
         for entry in entries(connection, partition_id)
     ]
-
-
-@reads("partition_producers")
-def _entry(row: tuple[Any, ...]) -> ProducerStateEntry:
-    stored = ProducerStateEntry(*row)
-    return stored._replace(
-        batches=tuple(BatchMetadata(*batch) for batch in parsed(str(stored.batches)))
-    )

@@ -19,6 +19,7 @@ from eosdb.log import (
     partition_rows,
     producer_rows,
     scheduled,
+    topics,
     transaction_index,
 )
 from eosdb.log.partition_rows import Partition
@@ -29,47 +30,29 @@ from eosdb.store.counters import set_counter
 from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import signed
 from eosdb.store.writing.insertion import FoldedInsertion
+from eosdb.store.writing.table import Table
 from eosdb.store.writing.unit import Folding
 
 _TIME_INDEX_INTERVAL_BYTES: Final = 65_536
 """The bytes between two entries of the time index (Kafka: index.interval.bytes)."""
 _TIME_INDEX_ENTRY: Final = FoldedInsertion("time_index", ("partition_id", "timestamp", '"offset"'))
-_CUT_TIME_INDEX: Final = Statement(
-    'DELETE FROM {time_index} WHERE partition_id = ? AND "offset" <= ?'
-)
-_THIN_TIME_INDEX: Final = Statement(
-    "DELETE FROM {time_index} WHERE partition_id = ? AND timestamp = ?"
-)
-_CUT_HORIZONS: Final = Statement(
-    'DELETE FROM {delete_horizons} WHERE partition_id = ? AND "offset" < ?'
-)
-_SAVE_HORIZON: Final = Statement(
-    'INSERT INTO {delete_horizons} (partition_id, "offset", since) VALUES (?, ?, ?)'
-)
-_FORGET_HORIZON: Final = Statement(
-    'DELETE FROM {delete_horizons} WHERE partition_id = ? AND "offset" = ?'
-)
+_TIME_INDEX: Final = Table("time_index", "partition_id timestamp offset", "partition_id timestamp")
+_CUT_TIME_INDEX: Final = _TIME_INDEX.deletion('partition_id = ? AND "offset" <= ?')
+_HORIZONS: Final = Table("delete_horizons", "partition_id offset since", "partition_id offset")
+_CUT_HORIZONS: Final = _HORIZONS.deletion('partition_id = ? AND "offset" < ?')
 _SNAPSHOTS_KEPT: Final = 2
-_SAVE_SNAPSHOT: Final = Statement(
-    "INSERT INTO {snapshots} (partition_id, snapshot_offset, taken_time) VALUES (?, ?, ?)"
+_SNAPSHOTS: Final = Table(
+    "snapshots", "partition_id snapshot_offset taken_time", "partition_id snapshot_offset"
 )
-_SAVE_SNAPSHOT_ENTRY: Final = Statement(
-    "INSERT INTO {snapshot_entries} (partition_id, snapshot_offset, producer_id, producer_epoch, "
-    "first_sequence, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, "
-    "current_txn_first_offset) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SNAPSHOT_ENTRIES: Final = Table(
+    "snapshot_entries",
+    "partition_id snapshot_offset producer_id producer_epoch first_sequence last_sequence last_offset "
+    "offset_delta timestamp coordinator_epoch current_txn_first_offset",
+    "partition_id snapshot_offset",
 )
-_SUPERSEDED: Final = Statement(
-    "SELECT snapshot_offset FROM {snapshots} WHERE partition_id = ? "
-    "ORDER BY snapshot_offset DESC LIMIT -1 OFFSET ?"
+_SUPERSEDED: Final = _SNAPSHOTS.where(
+    "partition_id = ? ORDER BY snapshot_offset DESC LIMIT -1 OFFSET ?"
 )
-_FORGET_SNAPSHOT: Final = (
-    Statement("DELETE FROM {snapshots} WHERE partition_id = ? AND snapshot_offset = ?"),
-    Statement("DELETE FROM {snapshot_entries} WHERE partition_id = ? AND snapshot_offset = ?"),
-)
-_SAVE_TOPIC: Final = Statement(
-    "INSERT INTO {topics} (topic_id, topic, partitions, config, created_time) VALUES (?, ?, ?, ?, ?)"
-)
-_SAVE_PARTITION_COUNT: Final = Statement("UPDATE {topics} SET partitions = ? WHERE topic_id = ?")
 _PARTITION_IDS: Final = Statement("SELECT partition_id FROM {partitions} WHERE topic_id = ?")
 _FORGET_PARTITION: Final = tuple(
     Statement(f"DELETE FROM {{{table}}} WHERE partition_id = ?")
@@ -85,7 +68,6 @@ _FORGET_PARTITION: Final = tuple(
         "partitions",
     )
 )
-_FORGET_TOPIC: Final = Statement("DELETE FROM {topics} WHERE topic_id = ?")
 
 
 def batch_appended(unit: Folding, event: kinds.BatchAppended, position: int) -> None:
@@ -209,12 +191,12 @@ def log_cleaned(unit: Folding, event: kinds.LogCleaned, position: int) -> None:
     )
     partition_rows.save(unit, cleaned)
     unit.executemany(
-        _SAVE_HORIZON,
+        _HORIZONS.insert,
         [(event.partition_id, offset, event.timestamp) for offset in event.horizons],
     )
     gone = [(event.partition_id, offset) for offset in event.expired_horizons]
-    unit.executemany(_FORGET_HORIZON, gone)
-    unit.executemany(_THIN_TIME_INDEX, [(event.partition_id, at) for at in event.unindexed])
+    unit.executemany(_HORIZONS.delete, gone)
+    unit.executemany(_TIME_INDEX.delete, [(event.partition_id, at) for at in event.unindexed])
 
 
 def producers_expired(unit: Folding, event: kinds.ProducersExpired, position: int) -> None:
@@ -224,7 +206,7 @@ def producers_expired(unit: Folding, event: kinds.ProducersExpired, position: in
 
 def snapshot_taken(unit: Folding, event: kinds.SnapshotTaken, position: int) -> None:
     partition_id = event.partition_id
-    unit.execute(_SAVE_SNAPSHOT, (partition_id, event.offset, event.timestamp))
+    unit.execute(_SNAPSHOTS.insert, (partition_id, event.offset, event.timestamp))
     rows = []
     for entry in producer_rows.entries(unit, partition_id):
         last = entry.batches[-1] if entry.batches else None
@@ -243,18 +225,18 @@ def snapshot_taken(unit: Folding, event: kinds.SnapshotTaken, position: int) -> 
                 entry.current_txn_first_offset,
             )
         )
-    unit.executemany(_SAVE_SNAPSHOT_ENTRY, rows)
+    unit.executemany(_SNAPSHOT_ENTRIES.insert, rows)
     superseded = unit.execute(_SUPERSEDED, (partition_id, _SNAPSHOTS_KEPT)).fetchall()
-    for (offset,) in superseded:
-        for statement in _FORGET_SNAPSHOT:
-            unit.execute(statement, (partition_id, offset))
+    for _, offset, _ in superseded:
+        for table in (_SNAPSHOTS, _SNAPSHOT_ENTRIES):
+            unit.execute(table.delete, (partition_id, offset))
     partition = partition_rows.by_id(unit, partition_id)
     partition_rows.save(unit, partition._replace(snapshot_offset=event.offset))
 
 
 def topic_created(unit: Folding, event: kinds.TopicCreated, position: int) -> None:
     unit.execute(
-        _SAVE_TOPIC,
+        topics.TOPICS.insert,
         (
             event.topic_id,
             event.topic,
@@ -270,7 +252,7 @@ def topic_created(unit: Folding, event: kinds.TopicCreated, position: int) -> No
 def partitions_added(unit: Folding, event: kinds.PartitionsAdded, position: int) -> None:
     if event.first_partition != SCHEDULED:
         unit.execute(
-            _SAVE_PARTITION_COUNT,
+            topics.SAVE_COUNT,
             (event.first_partition + event.partitions, event.topic_id),
         )
     _insert_partitions(unit, event, event.first_partition, position)
@@ -300,7 +282,7 @@ def topic_deleted(unit: Folding, event: kinds.TopicDeleted, position: int) -> No
     ids = unit.execute(_PARTITION_IDS, (event.topic_id,)).fetchall()
     for statement in _FORGET_PARTITION:
         unit.executemany(statement, ids)
-    unit.execute(_FORGET_TOPIC, (event.topic_id,))
+    unit.execute(topics.TOPICS.delete, (event.topic_id,))
     once.forget_keys(unit, event.topic)
     unit.forget()
 

@@ -26,9 +26,13 @@ from eosdb.model.validation import check_int, check_topic_name
 from eosdb.model.values import INTERNAL_TOPICS, PARTITIONS_MAX, SCHEDULED, TopicMetadata
 from eosdb.store.counters import counter
 from eosdb.store.schema import file_id
+from eosdb.store.writing.table import Table
 from eosdb.store.writing.unit import Unit
 
 Source = Unit | sqlite3.Connection
+TOPICS: Final = Table("topics", "topic_id topic partitions config created_time", "topic_id")
+SAVE_COUNT: Final = TOPICS.set("partitions = ?", "topic_id = ?")
+SAVE_CONFIG: Final = TOPICS.set("config = ?", "topic_id = ?")
 _BY_NAME: Final = (
     # The join by id makes SQLite take the name from the row and not from an index.
     "SELECT t.topic, t.topic_id, t.partitions, t.config FROM topics i "

@@ -6,15 +6,10 @@ import sqlite3
 from dataclasses import dataclass, field
 from typing import Final
 
-from eosdb.model.damage import reads
-from eosdb.store.schema.newest import Statement
+from eosdb.store.writing.table import TableOf
 from eosdb.store.writing.unit import TRANSACTIONS, Folding, Memo
 
-_SET: Final = Statement(
-    "INSERT INTO {counters} (name, value) VALUES (?, ?) "
-    "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-)
-_BY_NAME: Final = Statement("SELECT value FROM {counters} WHERE name = ?")
+_COUNTERS: Final = TableOf("counters", "name value", key="name", value=lambda row: int(row[1]))
 
 
 @dataclass(slots=True)
@@ -24,21 +19,15 @@ class _CounterMemo(Memo):
 
 
 def set_counter(unit: Folding, name: str, value: int) -> None:
-    unit.execute(_SET, (name, value))
+    unit.execute(_COUNTERS.replace, (name, value))
     unit.memos[_CounterMemo].values[name] = value
 
 
 def counter(source: Folding | sqlite3.Connection, name: str) -> int:
     """Return the last assigned value; 0 if there is none."""
     if isinstance(source, sqlite3.Connection):
-        return _read(source, name)
+        return _COUNTERS.find(source, name) or 0
     values = source.memos[_CounterMemo].values
     if name not in values:
-        values[name] = _read(source, name)
+        values[name] = _COUNTERS.find(source, name) or 0
     return values[name]
-
-
-@reads("counters")
-def _read(source: Folding | sqlite3.Connection, name: str) -> int:
-    row = source.execute(_BY_NAME, (name,)).fetchone()
-    return 0 if row is None else int(row[0])

@@ -30,13 +30,13 @@ from tests.native.roads import ROADS, road
 
 IN_VIEW = 'topic = \'t\' AND partition = 0 AND "offset" >= 100 AND "offset" < 200'
 HOT = {
-    "the partition by name": partition_rows._BY_NAME,
-    "the partition by id": partition_rows._BY_ID,
-    "saving a partition": partition_rows._UPDATE,
-    "a producer's state": producer_rows._BY_PRODUCER,
-    "saving a producer's state": producer_rows._UPDATE,
+    "the partition by name": partition_rows.BY_NAME,
+    "the partition by id": partition_rows.PARTITIONS.at_key,
+    "saving a partition": partition_rows.PARTITIONS.update,
+    "a producer's state": producer_rows.PRODUCERS.at_key,
+    "saving a producer's state": producer_rows.PRODUCERS.update,
     "the producer that expires next": producer_rows.OLDEST_IDLE,
-    "a transactional id": transaction_rows.BY_ID,
+    "a transactional id": transaction_rows.TRANSACTIONAL_IDS.at_key,
     "the next time-out": transaction_rows.NEXT_TIMEOUT,
     "a transaction that timed out": transaction_rows._TIMED_OUT,
     "the transaction that ends last": coordinator._TRANSACTION,

@@ -12,7 +12,7 @@ from eosdb.errors import InvalidConfigError
 from eosdb.events.kinds import GroupConfigAltered
 from eosdb.model.config import BrokerConfig
 from eosdb.model.damage import parsed, reads
-from eosdb.store.schema.newest import Statement
+from eosdb.store.writing.table import TableOf
 from eosdb.store.writing.unit import Folding, Unit
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
@@ -30,18 +30,14 @@ _BOUNDS: Final = {
         "group_consumer_min_heartbeat_interval_ms", "group_consumer_max_heartbeat_interval_ms"
     ),
 }  # fmt: skip
-_SAVE: Final = Statement(
-    "INSERT OR REPLACE INTO {eosdb_group_configs} (group_id, config) VALUES (?, ?)"
+_CONFIGS: Final = TableOf(
+    "eosdb_group_configs", "group_id config", "group_id", lambda row: dict[str, str](parsed(row[1]))
 )
-_FORGET: Final = Statement("DELETE FROM {eosdb_group_configs} WHERE group_id = ?")
-_BY_ID: Final = "SELECT config FROM eosdb_group_configs WHERE group_id = ?"
 
 
-@reads("eosdb_group_configs")
 def own(source: Unit | sqlite3.Connection, group_id: str) -> dict[str, str]:
     """The group's own settings."""
-    row = source.execute(_BY_ID, (group_id,)).fetchone()
-    return {} if row is None else dict(parsed(row[0]))
+    return _CONFIGS.find(source, group_id) or {}
 
 
 @reads("eosdb_group_configs")
@@ -100,9 +96,9 @@ def checked(
 def altered(unit: Folding, event: GroupConfigAltered, position: int) -> None:
     if event.config:
         config = json.dumps(event.config, separators=(",", ":"), sort_keys=True)
-        unit.execute(_SAVE, (event.group_id, config))
+        unit.execute(_CONFIGS.replace, (event.group_id, config))
     else:
-        unit.execute(_FORGET, (event.group_id,))
+        unit.execute(_CONFIGS.delete, (event.group_id,))
 
 
 def _checked(name: str, value: object, broker: BrokerConfig) -> int:

@@ -32,21 +32,20 @@ from eosdb.model.requests import OffsetErrors
 from eosdb.model.validation import check_int, check_mapping, check_text, check_topic_partition
 from eosdb.model.values import GroupState, OffsetAndMetadata, TopicPartition
 from eosdb.store.schema.newest import Statement
+from eosdb.store.writing.table import Table
 from eosdb.store.writing.unit import STEPS_PER_UNIT, TRANSACTIONS, Folding, Memo, Unit
 
 OWN: Final = "__eosdb."
 """Prefix of groups with eosdb's own positions; their offsets never expire."""
 NOTES: Final = "__eosdb"
 """Prefix of the groups with eosdb's own positions, and of relays' progress groups."""
-_PUT: Final = Statement(
-    "INSERT INTO {group_offsets} (group_id, topic, partition, committed_offset, leader_epoch, "
-    "metadata, commit_timestamp, commit_position, retain_from) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (group_id, topic, partition) DO UPDATE SET "
-    "committed_offset = excluded.committed_offset, leader_epoch = excluded.leader_epoch, "
-    "metadata = excluded.metadata, commit_timestamp = excluded.commit_timestamp, "
-    "commit_position = excluded.commit_position, retain_from = excluded.retain_from "
-    "WHERE excluded.commit_position > commit_position"
+_OFFSETS: Final = Table(
+    "group_offsets",
+    "group_id topic partition committed_offset leader_epoch metadata commit_timestamp "
+    "commit_position retain_from",
+    "group_id topic partition",
 )
+_PUT: Final = _OFFSETS.upsert("excluded.commit_position > commit_position")
 _EXPIRABLE: Final = """
     FROM group_offsets g
     WHERE g.retain_from IS NOT NULL AND NOT EXISTS (
@@ -66,23 +65,21 @@ _IDLE: Final = f"""
         AND NOT EXISTS (SELECT 1 FROM group_offsets o WHERE o.group_id = g.group_id)
         AND NOT EXISTS (SELECT 1 FROM pending_group_offsets p WHERE p.group_id = g.group_id)
 """
-_PEND: Final = Statement(
-    "INSERT OR REPLACE INTO {pending_group_offsets} (producer_id, producer_epoch, group_id, topic, "
-    'partition, "offset", leader_epoch, metadata, commit_timestamp, commit_position) '
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PENDING: Final = Table(
+    "pending_group_offsets",
+    "producer_id producer_epoch group_id topic partition offset leader_epoch metadata "
+    "commit_timestamp commit_position",
+    "producer_id group_id topic partition",
 )
-_PENDING: Final = Statement(
-    'SELECT group_id, topic, partition, "offset", leader_epoch, metadata, '
-    "commit_timestamp, commit_position FROM {pending_group_offsets} WHERE producer_id = ?"
-)
-_END_PENDING: Final = Statement("DELETE FROM {pending_group_offsets} WHERE producer_id = ?")
-_END_RETENTION: Final = Statement(
-    "UPDATE {group_offsets} SET retain_from = NULL WHERE group_id = ? AND retain_from IS NOT NULL"
+_OF_PRODUCER: Final = _PENDING.where("producer_id = ?")
+_END_PENDING: Final = _PENDING.deletion("producer_id = ?")
+_END_RETENTION: Final = _OFFSETS.set(
+    "retain_from = NULL", "group_id = ? AND retain_from IS NOT NULL"
 )
 # decisions/0093: a processor's offsets do not expire, because its results would be doubled.
-_BEGIN_RETENTION: Final = Statement(
-    "UPDATE {group_offsets} SET retain_from = max(commit_timestamp, ?) "
-    f"WHERE group_id = ? AND NOT metadata GLOB '{finished.GLOB}'"
+_BEGIN_RETENTION: Final = _OFFSETS.set(
+    "retain_from = max(commit_timestamp, ?)",
+    f"group_id = ? AND NOT metadata GLOB '{finished.GLOB}'",
 )
 _STANDING: Final = (
     "SELECT committed_offset, metadata FROM group_offsets "
@@ -90,15 +87,9 @@ _STANDING: Final = (
 )
 _HAS_MEMBERS: Final = Statement("SELECT 1 FROM {groups} WHERE group_id = ? AND state <> ?")
 _FORGET: Final = (
-    Statement("DELETE FROM {group_offsets} WHERE group_id = ? AND topic = ? AND partition = ?"),
-    Statement(
-        "DELETE FROM {pending_group_offsets} WHERE group_id = ? AND topic = ? AND partition = ?"
-    ),
-)
-_FORGET_TOPIC: Final = (
-    Statement("DELETE FROM {group_offsets} WHERE topic = ?"),
-    Statement("DELETE FROM {pending_group_offsets} WHERE topic = ?"),
-)
+    _OFFSETS.delete, _PENDING.deletion("group_id = ? AND topic = ? AND partition = ?"),
+)  # fmt: skip
+_FORGET_TOPIC: Final = _OFFSETS.deletion("topic = ?"), _PENDING.deletion("topic = ?")
 
 
 P = TypeVar("P", OffsetCommit, TopicPartition)
@@ -194,7 +185,7 @@ def txn_committed(unit: Folding, event: TxnOffsetsCommitted, position: int) -> N
     unit.memos[_OffsetMemo].nothing_pending.discard(event.producer_id)
     group = event.producer_id, event.producer_epoch, event.group_id
     commit = event.timestamp, position
-    unit.executemany(_PEND, [(*group, *offset, *commit) for offset in event.offsets])
+    unit.executemany(_PENDING.replace, [(*group, *offset, *commit) for offset in event.offsets])
 
 
 def complete_pending(unit: Folding, producer_id: int, *, committed: bool) -> None:
@@ -202,7 +193,7 @@ def complete_pending(unit: Folding, producer_id: int, *, committed: bool) -> Non
     if producer_id in unit.memos[_OffsetMemo].nothing_pending:
         return
     if committed:
-        rows = unit.execute(_PENDING, (producer_id,)).fetchall()
+        rows = [row[2:] for row in unit.execute(_OF_PRODUCER, (producer_id,))]
         kept = {group_id: _is_kept(unit, group_id) for group_id in {row[0] for row in rows}}
         unit.executemany(
             _PUT, [(*row, _retained(None if kept[row[0]] else row[6], row[5])) for row in rows]

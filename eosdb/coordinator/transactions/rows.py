@@ -29,7 +29,7 @@ from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.events import kinds
 from eosdb.events.encoding import NAMED, partitions_json, texts_json
 from eosdb.log import append, partition_rows
-from eosdb.model.damage import parsed, reads
+from eosdb.model.damage import parsed
 from eosdb.model.protocol.consumer_protocol import OWNED_BY, SINK, has_owner, owner_lock
 from eosdb.model.values import (
     CLASSIC,
@@ -48,7 +48,7 @@ from eosdb.model.values import (
     TransactionState,
 )
 from eosdb.store.counters import counter
-from eosdb.store.schema.newest import Statement
+from eosdb.store.writing.table import TableOf
 from eosdb.store.writing.unit import APPENDS, STEPS_PER_UNIT, Folding, Memo, Unit
 
 _USUALLY_FROM: Final[dict[TransactionState, TransactionState]] = {
@@ -128,9 +128,27 @@ MAY_EXPIRE: Final = _in(state for state in TransactionState if state.may_expire)
 _IN_TABLE: Final = {"start_time_ms": "start_time", "last_update_time_ms": "last_update_time"}
 """The fields of TransactionMetadata with other names in the table."""
 _NAMES: Final = [_IN_TABLE.get(field, field) for field in TransactionMetadata._fields]
-_COLUMNS: Final = ", ".join(_NAMES)
-BY_ID: Final = Statement(f"SELECT {_COLUMNS} FROM {{transactional_ids}} WHERE transactional_id = ?")
-_DELETE: Final = Statement("DELETE FROM {transactional_ids} WHERE transactional_id = ?")
+
+
+def _metadata(row: tuple[Any, ...]) -> TransactionMetadata:
+    (
+        *first, state, timeout_ms, start, updated, partitions, groups, next_id, version, id_, producer_id,
+    ) = row  # fmt: skip
+    tps = frozenset(TopicPartition(tp["topic"], tp["partition"]) for tp in parsed(partitions))
+    return TransactionMetadata._make((
+        id_, producer_id, *first, TransactionState.from_label(state), timeout_ms, start, updated, tps,
+        frozenset(parsed(groups)), next_id, version,
+    ))  # fmt: skip
+
+
+TRANSACTIONAL_IDS: Final = TableOf(
+    "transactional_ids",
+    # The producer id has an index and seldom changes.
+    (*_NAMES[2:], "transactional_id", "producer_id"),
+    "transactional_id",
+    _metadata,
+    fixed="producer_id",
+)
 NEXT_TIMEOUT: Final = (
     f"SELECT start_time + timeout_ms FROM transactional_ids WHERE state {IS_ONGOING} "
     "ORDER BY start_time + timeout_ms LIMIT 1"
@@ -155,16 +173,6 @@ _OWNED: Final = (
     f"SELECT transactional_id, producer_epoch FROM transactional_ids WHERE state {IS_ONGOING} "
     f"AND (instr(transactional_id, '{SINK}') = 1 OR instr(transactional_id, '{OWNED_BY}')) "
     "ORDER BY start_time + timeout_ms"
-)
-_CHANGING: Final = _NAMES[2:]
-"""The columns behind the transactional id and the producer id, which has an index and seldom changes."""
-_SAVE: Final = Statement(
-    f"INSERT OR REPLACE INTO {{transactional_ids}} ({', '.join(_CHANGING)}, transactional_id, producer_id) "
-    f"VALUES ({', '.join('?' for _ in _NAMES)})"
-)
-_UPDATE: Final = Statement(
-    f"UPDATE {{transactional_ids}} SET {', '.join(f'{name} = ?' for name in _CHANGING)} "
-    "WHERE transactional_id = ?"
 )
 
 
@@ -198,37 +206,16 @@ def load(unit: Folding, transactional_id: str) -> TransactionMetadata | None:
     """The metadata of the transactional id, None if it is unknown; cached in a memo."""
     rows = unit.memos[TransactionMemo].rows
     if transactional_id not in rows:
-        row = unit.execute(BY_ID, (transactional_id,)).fetchone()
-        rows[transactional_id] = None if row is None else from_row(row)
+        rows[transactional_id] = TRANSACTIONAL_IDS.find(unit, transactional_id)
     return rows[transactional_id]
-
-
-def read(connection: sqlite3.Connection, transactional_id: str) -> TransactionMetadata | None:
-    row = connection.execute(BY_ID, (transactional_id,)).fetchone()
-    return None if row is None else from_row(row)
 
 
 def read_where(
     connection: sqlite3.Connection, condition: str = "1", parameters: tuple[object, ...] = ()
 ) -> Iterator[TransactionMetadata]:
     """The transactions that match an SQL condition, ordered by transactional id."""
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM transactional_ids WHERE {condition} ORDER BY transactional_id",
-        parameters,
-    )
-    return map(from_row, rows)
-
-
-@reads("transactional_ids")
-def from_row(row: tuple[Any, ...]) -> TransactionMetadata:
-    stored = TransactionMetadata(*row)
-    return stored._replace(
-        state=TransactionState.from_label(str(stored.state)),
-        partitions=frozenset(
-            TopicPartition(tp["topic"], tp["partition"]) for tp in parsed(str(stored.partitions))
-        ),
-        groups=frozenset(parsed(str(stored.groups))),
-    )
+    some = TRANSACTIONAL_IDS.where(f"{condition} ORDER BY transactional_id")
+    return TRANSACTIONAL_IDS.read(connection, some, parameters)
 
 
 def save(
@@ -244,16 +231,16 @@ def save(
         frozenset(partitions), frozenset(groups), next_id, version,
     ))  # fmt: skip
     if before is not None and before.producer_id == producer_id:
-        unit.save("transactional_ids", id_, _UPDATE, _row, metadata)
+        unit.save("transactional_ids", id_, TRANSACTIONAL_IDS.update, _row, metadata)
     else:
-        unit.execute(_SAVE, (*_row(metadata), producer_id))
+        unit.execute(TRANSACTIONAL_IDS.replace, (*_row(metadata), producer_id))
     unit.memos[TransactionMemo].follow(metadata)
     if state is ONGOING:
         unit.memos[Due].by(start_time_ms + timeout_ms + 1)
 
 
 def expired(unit: Folding, event: kinds.TransactionalIdExpired, position: int) -> None:
-    unit.execute(_DELETE, (event.transactional_id,))
+    unit.execute(TRANSACTIONAL_IDS.delete, (event.transactional_id,))
     unit.memos[TransactionMemo].rows.pop(event.transactional_id, None)
 
 

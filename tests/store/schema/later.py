@@ -80,11 +80,8 @@ PLANTED: Final = {
         "    partitions: int\n    config: dict[str, str]\n",
         "    partitions: int\n    config: dict[str, str]\n    colour: str = 'red'\n",
     ),
+    "log/topics.py": ("config created_time", "config created_time colour"),
     "log/projection.py": (
-        "config, created_time) VALUES (?, ?, ?, ?, ?)",
-        "config, created_time, colour) VALUES (?, ?, ?, ?, ?, ?)",
-    ),
-    "log/projection.py ": (
         '            event.timestamp,\n        ),\n    )\n    set_counter(unit, "topic_id"',
         '            event.timestamp, event.colour,\n        ),\n    )\n    set_counter(unit, "topic_id"',
     ),
@@ -110,7 +107,7 @@ def make_package(folder: Path) -> Path:
     ignored = shutil.ignore_patterns("__pycache__", "integrations", "wire", "testing")
     shutil.copytree(ROOT / "eosdb", folder / "eosdb", ignore=ignored)
     for name, (quoted, changed) in PLANTED.items():
-        path = folder / "eosdb" / name.strip()
+        path = folder / "eosdb" / name
         text = path.read_text(encoding="utf-8")
         assert text.count(quoted) == 1, name
         path.write_text(text.replace(quoted, changed), encoding="utf-8")

@@ -6,46 +6,34 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.transactions import rows as transaction_rows
-from eosdb.log import partition_rows, producer_rows
 from eosdb.store.schema import migrate
 from eosdb.store.schema import newest as newest_schema
+from eosdb.store.writing.table import Table
 from tests.cases import each
+from tests.tidy.tree import modules
 
 TP = TopicPartition("t", 0)
 
 
-@pytest.mark.parametrize(
-    ("table", "names"),
-    [
-        ("partitions", partition_rows.Partition._fields),
-        (
-            "partition_producers",
-            ("partition_id", *producer_rows._NAMES),
-        ),
-        ("transactional_ids", transaction_rows._NAMES),
-        ("groups", group_rows._OF_BOTH.split(", ")),
-    ],
-)
-def test_the_fields_of_a_value_stand_as_the_columns_of_its_table(
-    table: str, names: Iterable[str]
-) -> None:
+def test_every_table_of_the_state_has_the_columns_of_the_schema() -> None:
     created = sqlite3.connect(":memory:")
     newest_schema.create(created)
-    columns = [name for _, name, *_ in created.execute(f"PRAGMA table_info({table})")]
-    for_sql_alone = {
-        "partition_producers": {"last_sequence", "last_offset"},
-        "partitions": {"checksum"},
-    }.get(table, set())
-    assert list(names) == [name for name in columns if name not in for_sql_alone]
+    rooms = ("eosdb.log.", "eosdb.coordinator.", "eosdb.store.")
+    found = (vars(import_module(name)).values() for name in modules() if name.startswith(rooms))
+    tables = {table for values in found for table in values if isinstance(table, Table)}
+    assert len(tables) >= 18
+    for table in tables:
+        (name,) = re.findall(r"FROM (\w+)$", table.select)
+        columns = {name for _, name, *_ in created.execute(f"PRAGMA table_info({name})")}
+        assert set(table.columns.replace('"', "").split(", ")) == columns, name
     created.close()
 
 

@@ -12,6 +12,7 @@ import pytest
 from eosdb.store.schema import newest
 from eosdb.store.schema.newest import Statement, in_baseline, materialized_tables
 from eosdb.store.writing.insertion import FoldedInsertion
+from eosdb.store.writing.table import Table
 from tests.tidy.tree import modules
 
 pytestmark = pytest.mark.slow
@@ -25,7 +26,10 @@ def statements() -> Iterator[tuple[str, str]]:
         if name.startswith(ROOMS):
             for value in vars(import_module(name)).values():
                 for each in value if isinstance(value, tuple) else (value,):
-                    if isinstance(each, Statement):
+                    if isinstance(each, Table):
+                        held = vars(each).values()
+                        yield from ((str(s), s.baseline) for s in held if isinstance(s, Statement))
+                    elif isinstance(each, Statement):
                         yield str(each), each.baseline
                     elif isinstance(each, FoldedInsertion):
                         yield each.statement(1), each.baseline.statement(1)
