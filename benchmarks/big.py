@@ -25,6 +25,7 @@ from benchmarks import large
 from benchmarks.child import ROOT, peak_mb
 from benchmarks.raw import VALUE
 from eosdb import TopicPartition
+from eosdb.admin.tools import Tools
 
 SHAPE = large.Shape((1_000, 10), 4, ("t", "u"), ("readers", "others"))
 """Large and small transactions in two topics, with the offsets of two groups in each of them."""
@@ -87,7 +88,7 @@ def one_percent(db: eosdb.Database) -> str:
 
 def retention(db: eosdb.Database) -> str:
     """Records and history: half of the bytes of each partition, and the events that described them."""
-    sizes = db.admin._log_directory().sizes
+    sizes = Tools(db.admin).log_directory().sizes
     for topic in SHAPE.topics:
         largest = max(size for tp, size in sizes.items() if tp.topic == topic)
         db.admin.alter_topic_config(topic, {"retention.bytes": largest // 2})

@@ -40,7 +40,7 @@ _CHECKED: Final = {
 _NOISE: Final = {"class-attribute", "instance-attribute", "module-attribute"}
 _ERROR: Final = re.compile(rf"(?<!`)\b({'|'.join(errors.__all__)})\b(?!`)")
 """An error that a docstring speaks of becomes a link."""
-_FACE: Final = re.compile(r"face\((\w+)\.(\w+)\)")
+_FACE: Final = re.compile(r"(?:face|method_of)\((\w+)\.(\w+)\)")
 """A method of the broker that makes a request of this type, or of `Admin` that calls this function."""
 _ANSWER: Final = re.compile(r"\w+\[(.*)\]")
 _MODULE: Final = re.compile(r"\b(values|reports)\.")

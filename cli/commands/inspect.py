@@ -13,6 +13,7 @@ import click
 
 import eosdb
 from eosdb import JournalEntry, LoggedBatch, SnapshotEntry, SnapshotInfo, TopicPartition
+from eosdb.admin.tools import Tools
 from eosdb.cli import options, output
 from eosdb.cli.file_command import FileCommand, FileGroup, Session
 from eosdb.cli.stopping import until_stopped
@@ -63,7 +64,7 @@ def journal(
         if from_position is not None:
             after = from_position - 1
         else:
-            after = 0 if last is None else db.admin._journal_position(last)
+            after = 0 if last is None else Tools(db.admin).journal_position(last)
         rows = map(_row, _entries(db, after, follow, filters))
         if follow and output.is_format("table"):  # Column widths would depend on later events.
             for row in rows:
@@ -83,7 +84,7 @@ def _entries(
     ended = False
     while not ended:
         version = db.broker.ask(requests.DataVersion())
-        newest = db.admin._journal_position()
+        newest = Tools(db.admin).journal_position()
         for entry in db.admin.journal(after, **filters):
             after = entry.position
             yield entry

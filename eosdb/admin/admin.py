@@ -39,22 +39,17 @@ class Admin:
     drop_view = face(topics.drop_view)
     list_scheduled = face(topics.list_scheduled)
     cancel_scheduled = face(topics.cancel_scheduled)
-    _change_topic_config = face(topics.change_topic_config)
-    _topic_config = face(topics.topic_config)
 
     create_acls = face(access.create_acls)
     list_acls = face(access.list_acls)
     delete_acls = face(access.delete_acls)
     set_password = face(access.set_password)
     remove_user = face(access.remove_user)
-    _put_credential = face(access.put_credential)
-    _list_credentials = face(access.list_credentials)
 
     describe_group_offsets = face(groups.describe_group_offsets)
     describe_group_config = face(groups.describe_group_config)
     alter_group_config = face(groups.alter_group_config)
     reset_offsets = face(groups.reset_offsets)
-    _list_group_configs = face(groups.list_group_configs)
 
     partition_offsets = face(log.partition_offsets)
     scan = face(log.scan)
@@ -62,15 +57,10 @@ class Admin:
     dump_log = face(log.dump_log)
     list_snapshots = face(log.list_snapshots)
     describe_snapshot = face(log.describe_snapshot)
-    _log_directory = face(log.log_directory)
-    _first_record_at = face(log.first_record_at)
-    _history_mark = face(log.history_mark)
-    _history_departure = face(log.history_departure)
 
     overview = face(overview.overview)
     stats = face(storage.stats)
     timeline = face(log.timeline)
-    _transactions_in = face(consistent_cut.transactions_in)
     consistent_cut = face(consistent_cut.consistent_cut)
 
     open_transactions = face(transactions.open_transactions)
@@ -80,4 +70,3 @@ class Admin:
     abort_transaction = face(transactions.abort_transaction)
     transaction_history = face(transactions.transaction_history)
     journal = face(transactions.journal)
-    _journal_position = face(transactions.journal_position)

@@ -36,7 +36,7 @@ ROOMS: Final = (consumer_groups, group_offsets, membership, produce, reading, tr
 """The modules with the steps."""
 
 
-def face(kind: Callable[P, Request[A]]) -> Callable[Concatenate[Any, P], A]:
+def method_of(kind: Callable[P, Request[A]]) -> Callable[Concatenate[Any, P], A]:
     """Make a method from a type of request. The method's arguments are the request's fields."""
 
     def method(self: Broker, /, *args: P.args, **kwargs: P.kwargs) -> A:
@@ -143,11 +143,11 @@ class Broker:
 
     # -- producers and transactions -------------------------------------------------------------
 
-    init_producer_id = face(requests.InitProducerId)
-    add_partitions_to_txn = face(requests.AddPartitionsToTxn)
-    add_offsets_to_txn = face(requests.AddOffsetsToTxn)
-    produce = face(requests.Produce)
-    end_txn = face(requests.EndTxn)
+    init_producer_id = method_of(requests.InitProducerId)
+    add_partitions_to_txn = method_of(requests.AddPartitionsToTxn)
+    add_offsets_to_txn = method_of(requests.AddOffsetsToTxn)
+    produce = method_of(requests.Produce)
+    end_txn = method_of(requests.EndTxn)
 
     def append(
         self,
@@ -169,8 +169,8 @@ class Broker:
 
     # -- offsets of groups ----------------------------------------------------------------------
 
-    offset_delete = face(requests.OffsetDelete)
-    delete_group = face(requests.DeleteGroup)
+    offset_delete = method_of(requests.OffsetDelete)
+    delete_group = method_of(requests.DeleteGroup)
 
     def offset_commit(
         self,
@@ -252,15 +252,15 @@ class Broker:
 
     # -- readers --------------------------------------------------------------------------------
 
-    fetch = face(requests.Fetch)
-    fetch_data = face(requests.FetchData)
-    list_offsets = face(requests.ListOffsets)
-    offsets = face(requests.Offsets)
-    lag = face(requests.Lag)
-    delete_records = face(requests.DeleteRecords)
-    cluster_id = face(requests.ClusterId)
-    topic = face(requests.Topic)
-    topic_metadata = face(requests.TopicMetadata)
+    fetch = method_of(requests.Fetch)
+    fetch_data = method_of(requests.FetchData)
+    list_offsets = method_of(requests.ListOffsets)
+    offsets = method_of(requests.Offsets)
+    lag = method_of(requests.Lag)
+    delete_records = method_of(requests.DeleteRecords)
+    cluster_id = method_of(requests.ClusterId)
+    topic = method_of(requests.Topic)
+    topic_metadata = method_of(requests.TopicMetadata)
 
     def topics(self) -> list[str]:
         """The names of all topics the principal may describe."""
@@ -272,20 +272,20 @@ class Broker:
 
     # -- groups ---------------------------------------------------------------------------------
 
-    join_group = face(requests.JoinGroup)
-    sync_group = face(requests.SyncGroup)
-    heartbeat = face(requests.Heartbeat)
-    leave_group = face(requests.LeaveGroup)
-    list_groups = face(requests.ListGroups)
-    describe_group = face(requests.DescribeGroup)
-    describe_groups = face(requests.DescribeGroups)
-    consumer_group_heartbeat = face(requests.ConsumerGroupHeartbeat)
-    describe_consumer_group = face(requests.DescribeConsumerGroup)
+    join_group = method_of(requests.JoinGroup)
+    sync_group = method_of(requests.SyncGroup)
+    heartbeat = method_of(requests.Heartbeat)
+    leave_group = method_of(requests.LeaveGroup)
+    list_groups = method_of(requests.ListGroups)
+    describe_group = method_of(requests.DescribeGroup)
+    describe_groups = method_of(requests.DescribeGroups)
+    consumer_group_heartbeat = method_of(requests.ConsumerGroupHeartbeat)
+    describe_consumer_group = method_of(requests.DescribeConsumerGroup)
 
     # -- operators ------------------------------------------------------------------------------
 
-    write_txn_markers = face(requests.WriteTxnMarkers)
-    find_coordinator = face(requests.FindCoordinator)
-    describe_producers = face(requests.DescribeProducers)
-    describe_transactions = face(requests.DescribeTransactions)
-    list_transactions = face(requests.ListTransactions)
+    write_txn_markers = method_of(requests.WriteTxnMarkers)
+    find_coordinator = method_of(requests.FindCoordinator)
+    describe_producers = method_of(requests.DescribeProducers)
+    describe_transactions = method_of(requests.DescribeTransactions)
+    list_transactions = method_of(requests.ListTransactions)

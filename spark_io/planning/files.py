@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import eosdb
 from eosdb.admin.fleet import files_at
 from eosdb.admin.summary import FileSummary
+from eosdb.admin.tools import Tools
 from eosdb.integrations import publishing
 from eosdb.model.damage import parsed
 from eosdb.model.validation import is_url
@@ -34,7 +35,7 @@ def look(path: str, marks_of: Callable[[str], Iterable[str]]) -> FileSummary:
     if unknown:
         with connect(path) as db:
             for mark in unknown:
-                if (why := db.admin._history_departure(mark)) is not None:
+                if (why := Tools(db.admin).history_departure(mark)) is not None:
                     departures[mark] = why
     return FileSummary(
         manifest.file_id, manifest.position, manifest.mark, manifest.partitions, departures, {}

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import eosdb
 from eosdb import EARLIEST, LATEST, TopicPartition
+from eosdb.admin.tools import Tools
 from eosdb.model.notices import catalog
 from eosdb.spark_io.planning import files
 from eosdb.spark_io.planning.cut import Cut, FileState, Lens, State, other_file, other_topic
@@ -232,7 +233,7 @@ def _at_time(
     at_end: bool,
 ) -> int:
     # Ends and starts are resolved alike, so that consecutive time ranges neither overlap nor leave gaps.
-    first = db.admin._first_record_at(tp, time_ms, isolation_level=options.isolation_level)
+    first = Tools(db.admin).first_record_at(tp, time_ms, isolation_level=options.isolation_level)
     if first is not None:
         return min(first.offset, state.end)
     if at_end or options.late_start_is_latest:

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import InputPartition
 
 import eosdb
 from eosdb import errors
+from eosdb.admin.tools import Tools
 from eosdb.integrations import arrow
 from eosdb.model.notices import catalog
 from eosdb.model.records.garbage import without_garbage_collection
@@ -80,7 +81,7 @@ def _checked(
     db: eosdb.Database, source: Range, names: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of one range. Checks that file and topic are those of the plan."""
-    departure = None if source.mark is None else db.admin._history_departure(source.mark)
+    departure = None if source.mark is None else Tools(db.admin).history_departure(source.mark)
     if departure is not None:
         departure = f"the file is another than was there: {departure}"
     if _is_lost(departure or _other_topic(db, source), source, options):

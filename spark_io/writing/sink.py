@@ -29,6 +29,7 @@ from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
 import eosdb
+from eosdb.admin.tools import Tools
 from eosdb.errors import BatchDiffersError, SchemaOutOfDateError
 from eosdb.model.damage import parsed
 from eosdb.model.threads import Thread
@@ -103,7 +104,7 @@ def targets_of(options: WriteOptions, columns: Collection[str]) -> Targets:
             topics = {
                 name: Topic(
                     db.broker.topic(name, may_create=False).partitions,
-                    db.admin._topic_config(name).compact,
+                    Tools(db.admin).topic_config(name).compact,
                 )
                 for name in names
             }

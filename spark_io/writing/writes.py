@@ -30,6 +30,7 @@ import pyarrow as pa
 import eosdb
 from eosdb import errors
 from eosdb.admin import summary
+from eosdb.admin.tools import Tools
 from eosdb.model.damage import parsed
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
 from eosdb.spark_io.planning.files import local
@@ -72,7 +73,7 @@ class LastWrite(NamedTuple):
         """Raises SparkOptionError if the file lacks earlier writes of the query."""
         files, file_id = self.files(), db.broker.cluster_id()
         if (here := files.get(file_id)) is not None:
-            if (why := db.admin._history_departure(here.mark)) is not None:
+            if (why := Tools(db.admin).history_departure(here.mark)) is not None:
                 raise SparkOptionError(
                     f"{db.path}: when the query last wrote here, the file had its batches up to "
                     f"{here.last} (of {self.sink!r}); now it has another history, and may lack some of "
@@ -107,7 +108,10 @@ class LastWrite(NamedTuple):
         files, file_id = self.files(), db.broker.cluster_id()
         before = files.get(file_id, Written("", batch_id, batch_id))
         files[file_id] = Written(
-            db.admin._history_mark(), before.first, batch_id, {**before.topics, **(topics or {})}
+            Tools(db.admin).history_mark(),
+            before.first,
+            batch_id,
+            {**before.topics, **(topics or {})},
         )
         with contextlib.suppress(OSError):
             self.note.parent.mkdir(exist_ok=True)

@@ -12,6 +12,7 @@ import pytest
 import eosdb
 from eosdb import RecordBatch, TopicPartition
 from eosdb.admin import summary
+from eosdb.admin.tools import Tools
 from eosdb.errors import (
     CorruptDatabaseError,
     DatabaseNotFoundError,
@@ -62,7 +63,7 @@ def test_a_look_tells_what_an_open_database_does(path: Path) -> None:
     found = summary.look(path)
     with eosdb.connect(path, read_only=True) as db:
         assert found.cut == db.admin.consistent_cut()
-        assert found.mark == db.admin._history_mark()
+        assert found.mark == Tools(db.admin).history_mark()
         assert found.position == db.info()["journal_position"]
     assert found.cut[TP][1] == 3
     assert summary.id_in(found.mark) == found.file_id
@@ -73,7 +74,7 @@ def test_a_look_opens_the_file_once_and_so_does_a_reader(path: Path, opened: lis
     assert len(opened) == 1
     with eosdb.connect(path, read_only=True) as db:
         db.admin.consistent_cut()
-        db.admin._history_mark()
+        Tools(db.admin).history_mark()
     assert len(opened) == 2
 
 
@@ -152,7 +153,7 @@ def test_a_look_at_a_file_at_rest_puts_nothing_beside_it(path: Path) -> None:
     assert sorted(path.parent.iterdir()) == before
     with eosdb.connect(path, read_only=True) as db:
         assert found.cut == db.admin.consistent_cut()
-        assert found.mark == db.admin._history_mark()
+        assert found.mark == Tools(db.admin).history_mark()
 
 
 @pytest.mark.usefixtures("an_hour_later")

@@ -10,6 +10,7 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
+from eosdb.admin.tools import Tools
 from eosdb.cli.commands.data.ingest import Ingest, Source
 from eosdb.errors import OffsetOutOfRangeError, UnknownTopicIdError
 from tests.readers import committed_values
@@ -59,7 +60,7 @@ def test_lines_that_went_into_a_topic_that_is_gone_do_not_count_in_the_new_one(
     path.write_text("".join(f"{i}\n" for i in range(40)))
 
     def ingest() -> Ingest:
-        settings = db.admin._topic_config("t")
+        settings = Tools(db.admin).topic_config("t")
         return Ingest(db, "t", settings, Source(path, "lines", None), "in.txt")
 
     db.admin.create_topic("t")

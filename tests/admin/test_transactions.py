@@ -14,6 +14,7 @@ import pytest
 import eosdb
 from eosdb import HangingReason, ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.admin import hanging
+from eosdb.admin.tools import Tools
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import InvalidRequestError, TransactionalIdNotFoundError
 from eosdb.model.reports import OpenTransaction
@@ -291,6 +292,6 @@ def test_the_journal_is_read_with_filters_in_order(classic_db: eosdb.Database) -
     assert list(
         classic_db.admin.journal(transactional_id="x")
     ) == classic_db.admin.transaction_history("x")
-    newest = classic_db.admin._journal_position(newest=3)
+    newest = Tools(classic_db.admin).journal_position(newest=3)
     assert list(classic_db.admin.journal(newest)) == everything[-3:]
     assert list(classic_db.admin.journal(10**9)) == []

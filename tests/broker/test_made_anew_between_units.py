@@ -17,6 +17,7 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, TopicPartition
+from eosdb.admin.tools import Tools
 from eosdb.cli.commands.data.ingest import Ingest, Source
 from eosdb.errors import (
     ConcurrentTransactionsError,
@@ -154,7 +155,7 @@ def test_an_ingest_has_all_lines_in_one_topic(tmp_path: Path) -> None:
 
     def work(db: eosdb.Database) -> None:
         source = Source(path, "lines", None)
-        Ingest(db, "t", db.admin._topic_config("t"), source, "in.txt").run(10, skip=False)
+        Ingest(db, "t", Tools(db.admin).topic_config("t"), source, "in.txt").run(10, skip=False)
 
     stopped = 0
     for place in places(tmp_path, lambda db: make(db, OLD), work):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
+from eosdb.admin.tools import Tools
 from eosdb.model.protocol import scram
 from tests.cli.conftest import Run
 from tests.programs import ended
@@ -25,7 +26,7 @@ def file(db_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def passes(path: Path, password: str) -> list[bool]:
     with eosdb.connect(path) as db:
-        return [scram.is_password(c, password) for c in db.admin._list_credentials()]
+        return [scram.is_password(c, password) for c in Tools(db.admin).list_credentials()]
 
 
 def test_users_are_added_listed_and_removed(run: Run, db_path: Path) -> None:

@@ -21,6 +21,7 @@ from eosdb import (
     TopicPartition,
     TransactionToken,
 )
+from eosdb.admin.tools import Tools
 from eosdb.coordinator import new_life
 from eosdb.model.failpoints import Failpoint, watched
 from tests.cases import each
@@ -295,22 +296,22 @@ def test_a_mark_of_the_lost_time_is_refused_also_when_its_event_is_trimmed(
 ) -> None:
     write(db_path)
     with eosdb.connect(db_path) as db:
-        early = db.admin._history_mark()
+        early = Tools(db.admin).history_mark()
         db.backup(tmp_path / "b.db")
         transact(db, *[b"lost"] * 3)
         for offset in range(commits):
             db.broker.offset_commit("g", {T0: OffsetAndMetadata(offset)})
-        mark = db.admin._history_mark()
-        assert db.admin._history_departure(early) is None
+        mark = Tools(db.admin).history_mark()
+        assert Tools(db.admin).history_departure(early) is None
     for path, is_mine in ((tmp_path / "b.db", False), (db_path, True)):
         with eosdb.connect(path, config=RETENTION) as copy:
             transact(copy, *[b"later"] * 9)
             copy.housekeeping()
-            assert (copy.admin._history_departure(mark) is None) == is_mine
-            assert copy.admin._history_departure(early) is None
-            own = copy.admin._history_mark()
+            assert (Tools(copy.admin).history_departure(mark) is None) == is_mine
+            assert Tools(copy.admin).history_departure(early) is None
+            own = Tools(copy.admin).history_mark()
     with eosdb.connect(tmp_path / "b.db") as copy:
-        assert copy.admin._history_departure(own), "two copies, both written"
+        assert Tools(copy.admin).history_departure(own), "two copies, both written"
 
 
 def test_a_topic_of_the_lost_time_has_another_id_than_a_later_one(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
+from eosdb.admin.tools import Tools
 from eosdb.model.protocol import scram
 from tests.cases import each
 
@@ -45,15 +46,18 @@ def test_the_file_has_keys_of_a_password_and_not_the_password(
 
 def test_a_user_has_a_password_for_each_mechanism(db: eosdb.Database) -> None:
     db.admin.set_password("alice", "one")
-    first = db.admin._list_credentials()
+    first = Tools(db.admin).list_credentials()
     assert [(c.user, c.mechanism) for c in first] == [("alice", name) for name in BOTH]
     assert all(scram.is_password(c, "one") and not scram.is_password(c, "two") for c in first)
     db.admin.set_password("alice", "two", ["SCRAM-SHA-512"])
-    assert [scram.is_password(c, "two") for c in db.admin._list_credentials()] == [False, True]
+    assert [scram.is_password(c, "two") for c in Tools(db.admin).list_credentials()] == [
+        False,
+        True,
+    ]
     db.admin.remove_user("alice", "SCRAM-SHA-256")
-    assert [c.mechanism for c in db.admin._list_credentials()] == ["SCRAM-SHA-512"]
+    assert [c.mechanism for c in Tools(db.admin).list_credentials()] == ["SCRAM-SHA-512"]
     db.admin.remove_user("alice")
-    assert db.admin._list_credentials() == []
+    assert Tools(db.admin).list_credentials() == []
     with pytest.raises(eosdb.ResourceNotFoundError, match="no password is stored for 'alice'"):
         db.admin.remove_user("alice")
     assert db.verify().ok
@@ -62,7 +66,7 @@ def test_a_user_has_a_password_for_each_mechanism(db: eosdb.Database) -> None:
 def test_two_users_with_one_password_have_other_keys(db: eosdb.Database) -> None:
     db.admin.set_password("alice", "secret")
     db.admin.set_password("bob", "secret")
-    found = db.admin._list_credentials()
+    found = Tools(db.admin).list_credentials()
     assert len({c.salt for c in found}) == len({c.stored_key for c in found}) == 4
 
 
@@ -70,13 +74,13 @@ def test_an_altered_key_is_found_and_rebuilt_from_the_events(
     db: eosdb.Database, db_path: Path
 ) -> None:
     db.admin.set_password("alice", "secret")
-    before = db.admin._list_credentials()
+    before = Tools(db.admin).list_credentials()
     with sqlite3.connect(db_path) as raw:
         raw.execute("UPDATE eosdb_scram_credentials SET stored_key = server_key")
     raw.close()
     assert any("eosdb_scram_credentials" in problem for problem in db.verify().problems)
     db.rebuild()
-    assert db.admin._list_credentials() == before
+    assert Tools(db.admin).list_credentials() == before
 
 
 def test_a_restored_copy_has_the_users_of_its_time(db: eosdb.Database, tmp_path: Path) -> None:
@@ -85,7 +89,7 @@ def test_a_restored_copy_has_the_users_of_its_time(db: eosdb.Database, tmp_path:
     db.admin.remove_user("alice")
     db.restore_to(tmp_path / "before.db", position)
     with eosdb.connect(tmp_path / "before.db") as before:
-        assert [c.user for c in before.admin._list_credentials()] == ["alice", "alice"]
+        assert [c.user for c in Tools(before.admin).list_credentials()] == ["alice", "alice"]
 
 
 @each(
@@ -107,7 +111,7 @@ def test_what_cannot_be_stored_is_refused_as_a_whole(
 ) -> None:
     with pytest.raises(error):
         db.admin.set_password(user, password, mechanisms)
-    assert db.admin._list_credentials() == []
+    assert Tools(db.admin).list_credentials() == []
 
 
 @pytest.mark.parametrize("iterations", [0, 4_095, 16_385])
@@ -116,4 +120,4 @@ def test_keys_made_with_too_few_or_too_many_iterations_are_refused(
 ) -> None:
     made = scram.credential("alice", "SCRAM-SHA-256", iterations, b"salt", b"salted")
     with pytest.raises(eosdb.UnacceptableCredentialError, match="from 4096 to 16384"):
-        db.admin._put_credential(made)
+        Tools(db.admin).put_credential(made)

@@ -8,6 +8,7 @@ import pytest
 
 import eosdb
 from eosdb import BrokerConfig
+from eosdb.admin.tools import Tools
 from eosdb.errors import InvalidConfigError
 from eosdb.model.topic_config import (
     TOPIC_SETTINGS,
@@ -49,7 +50,7 @@ def test_a_setting_that_is_only_kept_is_checked_as_in_kafka(
 ) -> None:
     db.admin.create_topic("t", config={name: good})
     assert db.admin.describe_topic("t").config == {name: good}
-    assert db.admin._topic_config("t") == TopicConfig.resolve(BrokerConfig(), {})
+    assert Tools(db.admin).topic_config("t") == TopicConfig.resolve(BrokerConfig(), {})
     with pytest.raises(InvalidConfigError, match=name):
         db.admin.alter_topic_config("t", {name: bad})
 

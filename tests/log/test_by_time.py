@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
+from eosdb.admin.tools import Tools
 from eosdb.errors import InvalidRequestError
 from eosdb.model.values import IsolationLevel
 
@@ -44,7 +45,7 @@ def test_it_is_the_first_that_the_view_shows(seed: int, *, is_committed: bool) -
         end = db.broker.offsets(TP).log_end_offset
         db.broker.delete_records(TP, rng.randrange(end + 1))
         for time in (0, rng.randrange(50), NOW + rng.randrange(-50, 50), 2**62):
-            found = db.admin._first_record_at(TP, time, isolation_level=level)
+            found = Tools(db.admin).first_record_at(TP, time, isolation_level=level)
             expected = db.query(
                 f'SELECT "offset", timestamp FROM {view} WHERE timestamp >= ? AND '
                 f'{"control IS NULL AND" if not is_committed else ""} "offset" >= ? '
@@ -63,10 +64,10 @@ def test_kafkas_rule_finds_the_marker(db: eosdb.Database) -> None:
             producer.send("t", b"v", timestamp=time)
             producer.commit_transaction()
     assert db.broker.list_offsets(TP, 1_500).offset == 1
-    assert db.admin._first_record_at(TP, 1_500) == (2, 2_000)
-    assert db.admin._first_record_at(TP, 2_001) is None
+    assert Tools(db.admin).first_record_at(TP, 1_500) == (2, 2_000)
+    assert Tools(db.admin).first_record_at(TP, 2_001) is None
     with pytest.raises(InvalidRequestError):
-        db.admin._first_record_at(TP, -1)
+        Tools(db.admin).first_record_at(TP, -1)
 
 
 def test_records_that_are_too_old_when_they_arrive_are_warned_of_once(

@@ -11,6 +11,7 @@ import pytest
 
 import eosdb
 from eosdb import AbortedTransaction, LogRecord, Record, RecordBatch, TopicPartition
+from eosdb.admin.tools import Tools
 from eosdb.errors import CorruptDatabaseError, CorruptRecordError
 from eosdb.integrations import arrow
 from eosdb.log.partition_rows import Partition
@@ -124,7 +125,7 @@ def by_time(db: eosdb.Database, tp: TopicPartition, start: int) -> Found:
     """The same for lookups by time: one here and there."""
     for at in range(START + start, START + 2_000, 333):
         yield db.broker.list_offsets(tp, at)
-        yield (db.admin._first_record_at(tp, at),)
+        yield (Tools(db.admin).first_record_at(tp, at),)
 
 
 FACES: dict[str, Callable[[eosdb.Database, TopicPartition, int], Found]] = {

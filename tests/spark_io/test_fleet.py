@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import eosdb
+from eosdb.admin.tools import Tools
 from eosdb.errors import (
     CorruptDatabaseError,
     CorruptRecordError,
@@ -46,7 +47,7 @@ def fleet(tmp_path: Path) -> Path:
 
 def id_of(path: Path) -> str:
     with eosdb.connect(path, read_only=True) as db:
-        return db.admin._history_mark().partition(".")[0]
+        return Tools(db.admin).history_mark().partition(".")[0]
 
 
 def damage(path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
+from eosdb.admin.tools import Tools
 from eosdb.spark_io.planning import files, plan
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.options import parse
@@ -189,7 +190,7 @@ def test_an_offset_outside_the_log_is_an_error_or_is_logged(
 def test_offsets_of_a_checkpoint_are_those_of_one_file_and_topic(
     log: eosdb.Database, tmp_path: Path
 ) -> None:
-    mark, topic_id = log.admin._history_mark(), log.broker.topic("t").topic_id
+    mark, topic_id = Tools(log.admin).history_mark(), log.broker.topic("t").topic_id
 
     def start(value: str) -> dict[int, tuple[int, int]]:
         return planned(log, startingOffsets=f'{{"t":{{"0":"{value}"}}}}')
@@ -198,7 +199,7 @@ def test_offsets_of_a_checkpoint_are_those_of_one_file_and_topic(
         start(f"5@{mark}@{topic_id}") == start(f"5@{mark}") == start("5") == {0: (5, 10), 1: (0, 0)}
     )
     with eosdb.connect(tmp_path / "other.db") as other:
-        another = other.admin._history_mark()
+        another = Tools(other.admin).history_mark()
     with pytest.raises(SparkOptionError, match=r"offset 5 of t-0 .* this is another file: its id"):
         start(f"5@{another}@{topic_id}")
     log.admin.delete_topic("t")

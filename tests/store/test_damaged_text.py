@@ -14,6 +14,7 @@ import pytest
 
 import eosdb
 from eosdb import Consumer, OffsetAndMetadata, TopicPartition
+from eosdb.admin.tools import Tools
 from eosdb.errors import EosdbError
 
 pytestmark = pytest.mark.simulation
@@ -43,7 +44,8 @@ def join(db: eosdb.Database) -> Consumer[Any, Any]:
 
 ASKED: dict[str, Callable[[eosdb.Database], object]] = {
     "topics": lambda db: [
-        (db.admin.describe_topic(name), db.admin._topic_config(name)) for name in db.admin.list_topics()
+        (db.admin.describe_topic(name), Tools(db.admin).topic_config(name))
+        for name in db.admin.list_topics()
     ],
     "metadata": lambda db: db.broker.topic_metadata(),
     "records": lambda db: db.admin.scan(TP, 0, 100),
@@ -57,7 +59,7 @@ ASKED: dict[str, Callable[[eosdb.Database], object]] = {
     "dump": lambda db: list(db.admin.dump_log(TP)),
     "views": lambda db: (db.admin.list_views(), db.columns("typed")),
     "why": lambda db: db.admin.diagnose(TP, "g"),
-    "users": lambda db: db.admin._list_credentials(),
+    "users": lambda db: Tools(db.admin).list_credentials(),
     "acls": lambda db: db.admin.list_acls(),
     "snapshots": lambda db: db.admin.list_snapshots(),
     "overview": lambda db: db.admin.overview(),

@@ -18,6 +18,7 @@ from kafka.protocol.admin.configs import (
 
 import eosdb
 from eosdb import BrokerConfig
+from eosdb.admin.tools import Tools
 from eosdb.model.topic_config import TOPIC_SETTINGS
 from eosdb.wire.server import Server
 from tests.cases import each
@@ -142,7 +143,7 @@ def test_settings_are_changed_one_by_one(db: eosdb.Database, client: AdminClient
         "retention.ms": "9",
         "cleanup.policy": "delete,compact",
     }
-    assert db.admin._topic_config("t").compact
+    assert Tools(db.admin).topic_config("t").compact
 
 
 @pytest.mark.parametrize("version", range(2))
@@ -206,7 +207,7 @@ def test_a_group_has_settings_before_there_is_such_a_group(
     assert values() == default
     assert change((session, SET, "50000"), ("nonsense", DELETE, None)) == 0
     assert values() == default | {session: ("50000", 8)}
-    assert db.admin._list_group_configs() == ["g"]
+    assert Tools(db.admin).list_group_configs() == ["g"]
     for name, operation, value in (
         (session, SET, "1"), (session, SET, "x"), (session, APPEND, "50000"), ("nonsense", SET, "1"),
     ):  # fmt: skip

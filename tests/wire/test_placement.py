@@ -17,6 +17,7 @@ from kafka.protocol.admin.topics import (
 )
 
 import eosdb
+from eosdb.admin.tools import Tools
 from tests.cases import each
 from tests.wire.peer import Peer, asking
 
@@ -81,7 +82,7 @@ def test_a_replica_can_be_moved_to_the_folder_of_the_file(
         (answer,) = peer.ask(request, version).results
         return [part.error_code for part in answer.partitions]
 
-    assert moved(db.admin._log_directory().path) == [NONE, UNKNOWN]
+    assert moved(Tools(db.admin).log_directory().path) == [NONE, UNKNOWN]
     assert moved("/nowhere") == [NO_SUCH_FOLDER, NO_SUCH_FOLDER]
 
 
@@ -133,7 +134,7 @@ def test_the_broker_is_the_only_voter(db: eosdb.Database, peer: Peer, version: i
     (voter,) = described.current_voters
     assert (described.error_code, described.leader_id, voter.replica_id) == (NONE, 1, 1)
     assert described.high_watermark == voter.log_end_offset == 1
-    assert db.admin._journal_position() == 1
+    assert Tools(db.admin).journal_position() == 1
     assert version < 2 or [node.node_id for node in answer.nodes] == [1]
     for others in ([("t", 0)], [("__cluster_metadata", 1)], [("__cluster_metadata", 0), ("t", 0)]):
         answer = asked(*others)

@@ -18,6 +18,7 @@ from kafka.protocol.admin.topics import (
 
 import eosdb
 from eosdb import Acl, Record, RecordBatch, TopicPartition
+from eosdb.admin.tools import Tools
 from eosdb.model import requests
 from eosdb.wire.server import Server
 from tests.cases import each
@@ -110,7 +111,7 @@ def test_each_topic_of_a_request_has_its_own_answer(
 
 
 def test_what_is_only_validated_does_not_happen(db: eosdb.Database, client: AdminClient) -> None:
-    before = db.admin._journal_position()
+    before = Tools(db.admin).journal_position()
     new = [NewTopic("new", 1, 1), NewTopic("t", 1, 1)]
     assert outcomes(client.create_topics(new, validate_only=True)) == {
         "new": "ok",
@@ -119,7 +120,7 @@ def test_what_is_only_validated_does_not_happen(db: eosdb.Database, client: Admi
     for total, expected in ((9, "ok"), (2, "INVALID_PARTITIONS")):
         wider = client.create_partitions([NewPartitions("t", total)], validate_only=True)
         assert outcomes(wider) == {"t": expected}
-    assert db.admin._journal_position() == before
+    assert Tools(db.admin).journal_position() == before
 
 
 def test_a_request_creates_10000_partitions_at_most(

@@ -11,6 +11,7 @@ from kafka.protocol.admin.users import (
 )
 
 import eosdb
+from eosdb.admin.tools import Tools
 from eosdb.model.protocol import scram
 from eosdb.wire.server import Server
 from tests.cases import each
@@ -67,7 +68,7 @@ def test_librdkafka_gives_a_user_a_password_and_takes_it_away(
     info = kafka_admin.ScramCredentialInfo(sha512, 8192)
     added = kafka_admin.UserScramCredentialUpsertion("alice", info, b"secret")
     admin.alter_user_scram_credentials([added])["alice"].result(PATIENCE_S)
-    (credential,) = db.admin._list_credentials()
+    (credential,) = Tools(db.admin).list_credentials()
     assert (credential.user, credential.mechanism, credential.iterations) == (
         "alice",
         "SCRAM-SHA-512",
@@ -78,7 +79,7 @@ def test_librdkafka_gives_a_user_a_password_and_takes_it_away(
     assert [(c.mechanism, c.iterations) for c in found.scram_credential_infos] == [(sha512, 8192)]
     removed = kafka_admin.UserScramCredentialDeletion("alice", sha512)
     admin.alter_user_scram_credentials([removed])["alice"].result(PATIENCE_S)
-    assert db.admin._list_credentials() == []
+    assert Tools(db.admin).list_credentials() == []
 
 
 def test_users_are_described_all_or_by_name(peer: Peer) -> None:

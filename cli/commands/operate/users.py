@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from eosdb.admin.tools import Tools
 from eosdb.cli import output
 from eosdb.cli.file_command import FileGroup, Session
 from eosdb.errors import InvalidRequestError
@@ -54,7 +55,7 @@ def list_(session: Session) -> None:
       eosdb users list shop.db
     """
     with session.open(read_only=True) as db:
-        credentials = db.admin._list_credentials()
+        credentials = Tools(db.admin).list_credentials()
     output.listing(("User", "Mechanism", "Iterations"), credentials)
 
 

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from eosdb import errors
 from eosdb.admin.summary import stamp_of
+from eosdb.admin.tools import Tools
 from eosdb.database import Database, connect
 from eosdb.integrations.lakehouse import targets
 from eosdb.integrations.lakehouse.targets import DataFile, Numbers, Range, Source, Target, one_line
@@ -329,7 +330,7 @@ class _Exporter:
             targets.check_topics(source, self._topics)
             known = self._numbers()
             mark = targets.known_mark(source, known)
-            departure = None if mark is None else db.admin._history_departure(mark)
+            departure = None if mark is None else Tools(db.admin).history_departure(mark)
             wanted = targets.ranges(
                 source, known, departure, self._topics, allow_data_loss=self._allow_data_loss
             )
@@ -472,7 +473,7 @@ def _look(db: Database) -> Source:
     while True:
         ids = _topic_ids(db)
         cut = db.admin.consistent_cut()
-        mark = db.admin._history_mark()
+        mark = Tools(db.admin).history_mark()
         if ids == _topic_ids(db):
             break
     path = os.path.abspath(db.path)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from eosdb import errors
+from eosdb.admin.tools import Tools
 from eosdb.coordinator.groups.offsets import NOTES
 from eosdb.database import Database
 from eosdb.integrations.moving.plan import Group, OpenTransaction, TopicHere, TopicThere
@@ -169,7 +170,7 @@ class Here:
                     {number: at.log_start_offset for number, at in of.items()},
                     config.get(MOVING_TO, ""),
                     config.get(MOVED_TO, ""),
-                    admin._topic_config(name).compact,
+                    Tools(admin).topic_config(name).compact,
                 )
             )
         self._ids |= {name: available[name] for name in names}
@@ -225,7 +226,9 @@ class Here:
         return {
             "transactional_ids": len(self._db.broker.list_transactions()),
             "acls": len(self._db.admin.list_acls()),
-            "users": len({credential.user for credential in self._db.admin._list_credentials()}),
+            "users": len(
+                {credential.user for credential in Tools(self._db.admin).list_credentials()}
+            ),
         }
 
     # -- changes --------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+from eosdb.admin.tools import Tools
 from eosdb.client.producer.accumulator import ProduceFuture
 from eosdb.client.producer.producer import Producer
 from eosdb.database import Database
@@ -57,11 +58,11 @@ class FileSource:
 
     def departure(self, mark: str) -> str | None:
         """Why the mark is not of the source's history; None if it is, or if that is unknown."""
-        return self._db.admin._history_departure(mark)
+        return Tools(self._db.admin).history_departure(mark)
 
     def mark(self) -> str:
         """A mark of the source's current history; empty if the source has none."""
-        return self._db.admin._history_mark()
+        return Tools(self._db.admin).history_mark()
 
     def bounds(self, topics: Sequence[values.SourceTopic]) -> dict[TopicPartition, values.Bounds]:
         """The current start and end of each partition."""
@@ -92,7 +93,7 @@ class FileSource:
         most = min(limits.records, self._most)
         while True:
             ranges = planning.next_ranges(
-                self._positions, self._ends, most, self._db.admin._transactions_in
+                self._positions, self._ends, most, Tools(self._db.admin).transactions_in
             )
             chunk = self._read_ranges(ranges, limits.bytes)
             is_whole = all(chunk.positions.get(tp) == end for tp, (_, end) in ranges.items())
@@ -215,7 +216,7 @@ class FileTarget:
         result = {}
         for name in topics:
             if name in existing:
-                config = self._db.admin._topic_config(name)
+                config = Tools(self._db.admin).topic_config(name)
                 append_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
                 result[name] = values.TopicFacts(
                     existing[name].partitions,

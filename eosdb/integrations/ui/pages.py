@@ -27,6 +27,7 @@ from starlette.routing import Route
 
 from eosdb.admin.timeline import svg
 from eosdb.admin.timeline.reading import PartitionTimeline, TransactionSpan
+from eosdb.admin.tools import Tools
 from eosdb.admin.transactions import told
 from eosdb.admin.worries import worries
 from eosdb.database import Database
@@ -322,7 +323,7 @@ class Pages:
         log = _log(offsets)
         start, end = _offset(request, "from"), _offset(request, "before")
         if when:
-            at = self._db.admin._first_record_at(
+            at = Tools(self._db.admin).first_record_at(
                 tp, _time(when), isolation_level="read_uncommitted"
             )
             start = log.stop if at is None else at.offset

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kafka.protocol.admin.configs import AlterConfigsRequest
 
+from eosdb.admin.tools import Tools
 from eosdb.errors import ApiError, InvalidConfigError, InvalidRequestError
 from eosdb.model.topic_config import ConfigChange, ConfigOperation
 from eosdb.model.validation import check_topic_name
@@ -91,7 +92,9 @@ def _alter(
         if not name:
             raise InvalidRequestError("topic: got no name, expected one; topics have no defaults")
         check_topic_name(name)
-        session.admin._change_topic_config(name, changes, anew=anew, validate_only=validate_only)
+        Tools(session.admin).change_topic_config(
+            name, changes, anew=anew, validate_only=validate_only
+        )
         if not validate_only:
             log_without_effect(name, given)
     else:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from kafka.protocol.admin.cluster import DescribeLogDirsRequest
 
+from eosdb.admin.tools import Tools
 from eosdb.model.values import TopicPartition
 from eosdb.wire.apis import Fields, Session, by_topic, partitions_of, serves
 
 
 @serves(DescribeLogDirsRequest, 1, 4, failed=lambda _, error, __: {"error": error})
 def describe_log_dirs(session: Session, request: DescribeLogDirsRequest, _: int) -> Fields:
-    folder = session.admin._log_directory()
+    folder = Tools(session.admin).log_directory()
     tps = sorted(folder.sizes)
     if request.topics is not None:
         tps = sorted({tp for tp, _ in partitions_of(request.topics)} & folder.sizes.keys())

@@ -9,6 +9,7 @@ from typing import Final
 
 from kafka.protocol.admin.users import DescribeUserScramCredentialsRequest
 
+from eosdb.admin.tools import Tools
 from eosdb.errors import ResourceNotFoundError
 from eosdb.model.protocol import scram
 from eosdb.model.validation import shown
@@ -21,7 +22,7 @@ NUMBERS: Final = {name: number for number, name in enumerate(scram.MECHANISMS, s
 @serves(DescribeUserScramCredentialsRequest, 0, 0)
 def describe(session: Session, request: DescribeUserScramCredentialsRequest, _: int) -> Fields:
     by_user: dict[str, list[Fields]] = {}
-    for one in session.admin._list_credentials():
+    for one in Tools(session.admin).list_credentials():
         info = {"mechanism": NUMBERS[one.mechanism], "iterations": one.iterations}
         by_user.setdefault(one.user, []).append(info)
     requested = Counter([user.name for user in request.users] if request.users else list(by_user))

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kafka.protocol.admin.users import AlterUserScramCredentialsRequest
 
+from eosdb.admin.tools import Tools
 from eosdb.model.protocol import scram
 from eosdb.model.validation import shown
 from eosdb.wire.apis import Fields, Session, attempt, serves
@@ -42,4 +43,4 @@ def _apply(session: Session, change: Any) -> None:
     valid = mechanism if mechanism in scram.MECHANISMS else next(iter(scram.MECHANISMS))
     salt, salted = bytes(change.salt), bytes(change.salted_password)
     credential = scram.credential(change.name, valid, change.iterations, salt, salted)
-    session.admin._put_credential(credential._replace(mechanism=mechanism))
+    Tools(session.admin).put_credential(credential._replace(mechanism=mechanism))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafka.protocol.admin.configs import ListConfigResourcesRequest
 
+from eosdb.admin.tools import Tools
 from eosdb.errors import UnsupportedVersionError
 from eosdb.model import requests
 from eosdb.wire.apis import Fields, Session, serves
@@ -24,7 +25,7 @@ def list_config_resources(
     resources = [
         *((TOPIC, name) for name in session.broker.ask(requests.TopicPartitions())),
         (BROKER, str(NODE_ID)),
-        *((GROUP, name) for name in session.admin._list_group_configs()),
+        *((GROUP, name) for name in Tools(session.admin).list_group_configs()),
     ]
     return {
         "config_resources": [

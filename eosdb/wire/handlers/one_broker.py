@@ -28,6 +28,7 @@ from kafka.protocol.admin.topics import (
     ListPartitionReassignmentsRequest,
 )
 
+from eosdb.admin.tools import Tools
 from eosdb.errors import (
     EosdbError,
     InvalidRequestError,
@@ -85,7 +86,7 @@ def _moved(request: AlterReplicaLogDirsRequest, answer: Callable[[str], Answer])
 def alter_log_dirs(session: Session, request: AlterReplicaLogDirsRequest, _: int) -> Fields:
     """A replica may be moved to the folder of the file, where it already is. Version 2 is flexible."""
     is_there = _known(session, lambda *_: None)
-    path = session.admin._log_directory().path
+    path = Tools(session.admin).log_directory().path
     nowhere: Answer = lambda *_: {"error_code": errors.LOG_DIR_NOT_FOUND}  # noqa: E731
     return _moved(request, lambda wanted: is_there if wanted == path else nowhere)
 
@@ -214,7 +215,7 @@ def describe_quorum(session: Session, request: DescribeQuorumRequest, _: int) ->
     def quorum(tp: TopicPartition, _: object) -> Fields:
         if not is_known:
             raise UnknownTopicOrPartitionError(f"expected partition 0 of {_METADATA} alone")
-        end, now = session.admin._journal_position(), session.core.clock.time_ms()
+        end, now = Tools(session.admin).journal_position(), session.core.clock.time_ms()
         caught_up = {"last_fetch_timestamp": now, "last_caught_up_timestamp": now}
         voter = {"replica_id": NODE_ID, "log_end_offset": end, **caught_up}
         leader = {

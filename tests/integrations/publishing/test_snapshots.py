@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
+from eosdb.admin.tools import Tools
 from eosdb.integrations import publishing
 from eosdb.integrations.publishing.storage import Storage
 from tests.integrations.publishing.conftest import TP, Device, read
@@ -145,7 +146,7 @@ def test_planning_needs_the_manifest_only(device: Device, tmp_path: Path) -> Non
     with eosdb.connect(tmp_path / "other.db") as other:
         other.admin.create_topic("u", partitions=2)
         other.publish_copy(device.url)
-        mark = other.admin._history_mark()
+        mark = Tools(other.admin).history_mark()
         cut = other.admin.consistent_cut()
     device.publish()
     found = publishing.published(device.url)

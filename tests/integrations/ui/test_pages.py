@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 import eosdb
 from eosdb import TopicPartition
+from eosdb.admin.tools import Tools
 from eosdb.cli.main import main
 from eosdb.integrations.ui import pages
 from eosdb.integrations.ui.pages import Watcher
@@ -209,7 +210,7 @@ def test_without_the_flag_there_is_nothing_to_change(reading: UiServer, db: eosd
 
 
 def test_without_the_token_nothing_is_changed(changing: UiServer, db: eosdb.Database) -> None:
-    before = db.admin._journal_position()
+    before = Tools(db.admin).journal_position()
     for token in ("", "wrong", changing.token[:-1], changing.token + "x", "ä"):
         assert post(changing, "/abort", {**OPEN, "token": token}).status_code == 403
         form = {"topic": "orders.dlq", "token": token}
@@ -217,11 +218,11 @@ def test_without_the_token_nothing_is_changed(changing: UiServer, db: eosdb.Data
     assert post(changing, "/abort", {**OPEN, "x": "y" * 20_000}).status_code == 413
     for page in ("/", "/abort", "/replay", "/dead-letters/orders.dlq"):
         get(changing, page)
-    assert db.admin._journal_position() == before
+    assert Tools(db.admin).journal_position() == before
 
 
 def test_a_page_asks_before_anything_is_changed(changing: UiServer, db: eosdb.Database) -> None:
-    before = db.admin._journal_position()
+    before = Tools(db.admin).journal_position()
     asked = get(changing, f"/abort?{urlencode(OPEN)}").text
     assert "Abort the transaction of refund &lt;script&gt;" in asked
     assert "Its records become aborted" in asked
@@ -234,7 +235,7 @@ def test_a_page_asks_before_anything_is_changed(changing: UiServer, db: eosdb.Da
     assert "Send 1 dead letter of orders.dlq back" in asked
     asked = get(changing, "/replay?topic=orders.dlq&partition=0&offset=9").text
     assert "<button>" not in asked
-    assert db.admin._journal_position() == before
+    assert Tools(db.admin).journal_position() == before
 
 
 def test_with_the_token_a_transaction_is_aborted(changing: UiServer, db: eosdb.Database) -> None:
