@@ -5,11 +5,9 @@ from __future__ import annotations
 import datetime
 import gzip
 import importlib
-import json
 import os
 import signal
 import subprocess
-import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -243,21 +241,6 @@ def test_a_gzip_file_is_known_by_its_first_bytes_and_an_edit_anywhere_in_what_wa
         renamed.write_bytes(pack(b"one\ntwo\nlast\n"))
         assert run("ingest", "t", str(renamed), "--source-id", str(path)).exit_code == 0
     assert Counter(v for _, v in stored(db_path)) == Counter([b"one", b"two", b"last"] * 2)
-
-
-def test_a_position_of_eosdb_1_0_is_gone_on_from_if_the_last_line_is_there(
-    run: Run, tmp_path: Path, db_path: Path
-) -> None:
-    path = tmp_path / "in.txt"
-    noted = json.dumps({"line": 2, "last_size": 4, "last_crc": zlib.crc32(b"two\n")})
-    run("ingest", "t", str(tmp_path / "in.txt"), "--source-id", "s")
-    for text, status in ((b"one\nTWO\nx\n", 1), (b"one\ntwo\nx\n", 0)):
-        with eosdb.connect(db_path) as db:
-            position = {TopicPartition("t", 0): eosdb.OffsetAndMetadata(8, noted)}
-            db.broker.offset_commit("__eosdb.ingest:t:s", position)
-        path.write_bytes(text)
-        assert run("ingest", "t", str(path), "--source-id", "s").exit_code == status
-    assert [value for _, value in stored(db_path)] == [b"x"]
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,6 @@ class Position(NamedTuple):
     byte: int = 0
     line: int = 0
     digest: str | None = None
-    last_size: int = 0
-    last_crc: int | None = None
-    """CRC-32 of the line that ends at `byte`, which eosdb 1.0 kept in place of the digest."""
 
 
 class Item(NamedTuple):
@@ -146,16 +143,14 @@ class Source:
         left, last = start.byte, b""
         while left and (piece := file.read(min(left, _PIECE))):
             digest.update(piece)
-            last = (last + piece)[-max(start.last_size, 1) :]
+            last = piece[-1:]
             left -= len(piece)
         if left:
             difference = "is shorter than what was read"
-        elif start.digest not in (None, digest.hexdigest()) or (
-            start.last_crc not in (None, zlib.crc32(last))
-        ):
+        elif start.digest not in (None, digest.hexdigest()):
             difference = "differs from what was read"
         else:
-            return last[-1:]
+            return last
         raise errors.InvalidRecordError(
             f"{self.path} {difference} up to byte {start.byte}; it was replaced or edited. Give another "
             "--source-id to ingest all of it as a new file. If a log was rotated, first ingest the renamed "
@@ -488,12 +483,6 @@ def _position(stored: OffsetAndMetadata) -> Position:
     """Parse a committed position. An offset that an operator has set has no metadata."""
     try:
         noted = parsed(stored.metadata or "{}")
-        return Position(
-            stored.offset,
-            int(noted.get("line", 0)),
-            noted.get("sha256"),
-            int(noted.get("last_size", 0)),
-            noted.get("last_crc"),
-        )
+        return Position(stored.offset, int(noted.get("line", 0)), noted.get("sha256"))
     except (ValueError, TypeError, AttributeError):
         return Position(stored.offset)
