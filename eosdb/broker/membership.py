@@ -270,7 +270,8 @@ def describe_group(core: Core, request: requests.DescribeGroup) -> GroupDescript
                 raise errors.GroupIdNotFoundError(f"there is no group {request.group_id!r}")
             group = Group(request.group_id)
         group = core.coordinator.foresight(connection).group(group)
-        return _described(group, log_topics.by_number(connection))
+        names = log_topics.by_number(connection) if isinstance(group, ConsumerGroup) else {}
+        return _described(group, names)
 
 
 @answers(requests.ListGroups)

@@ -311,9 +311,8 @@ class HaveMoved(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class TopicPartitions(Question[dict[str, int]]):
-    """The topics of these names (None: all) that exist and that the principal may describe, with their
-    numbers of partitions. `every` is for requests that need a right on the cluster only, and returns all
-    topics."""
+    """The topics of these names (None: all) that the principal may describe, with their numbers of
+    partitions. `every` is for requests that need a right on the cluster only: all topics."""
 
     names: Collection[str] | None = None
     every: bool = False

@@ -135,7 +135,7 @@ def test_a_file_with_such_a_name_is_named_in_an_error_of_one_line(
     original: Path, tmp_path: Path
 ) -> None:
     path = str(tmp_path / EVIL)
-    copy_as_original(original, path)
+    copy_as_original(original, Path(path))
     for line, environment in (
         (["topics", "describe", path], "other.db"),
         (["verify", path, "--db", path], None),
