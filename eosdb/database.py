@@ -41,6 +41,7 @@ from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.closing import Closeable, Closing
 from eosdb.model.config import BrokerConfig, check_by_name, check_switch, keywords_of
 from eosdb.model.metrics import Metrics
+from eosdb.model.overview import Overview
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import ProcessReport, PublishReport, ViewDescription
 from eosdb.model.requests import AnyBroker
@@ -434,12 +435,13 @@ class Database(Closeable):
         shrinking."""
         return {"path": self.path, **queries.info(self._store)}
 
-    def why(self) -> list[Worry]:
+    def why(self, seen: Overview | None = None) -> list[Worry]:
         """Return the problems, most urgent first, each in a sentence with the command that solves it:
         transactions that hold back readers, groups without members or progress, dead letters, relays, a
-        file that cannot be written, a held write lock. Resources that the principal may not describe are
-        left out."""
-        found = replace(self.admin.overview(), write_held_by=write_holder(self._core))
+        file that cannot be written, a write lock held for half a second. Resources that the principal may
+        not describe are left out. `seen` is an overview just taken; without it, takes one."""
+        seen = seen or self.admin.overview()
+        found = replace(seen, write_held_by=write_holder(self._core))
         return worries(found, self.path)
 
     def publish_copy(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from eosdb.cli.commands.top.screen import TABLES, count
 from tests.cli import screen
 from tests.cli.conftest import Run
 from tests.cli.screen import Screen
+from tests.store.locked import SQLITE, held_by
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -199,6 +201,14 @@ def test_a_batch_is_plain_text_with_every_row(busy: eosdb.Database, run: Run) ->
     assert "\x1b" not in written
     assert "0 offsets/s" in written.split("eosdb top")[2]
     assert "\nGroup group-0 has no member and 50 records to read in orders/0." in written
+
+
+def test_a_program_that_keeps_the_write_lock_is_named(
+    busy: eosdb.Database, db_path: Path, run: Run
+) -> None:
+    with held_by(SQLITE, db_path):
+        written = run("top", "-b", "-n", "1").output
+    assert re.search(r"\nNo other program can write to \S+: process \d+ \(", written), written
 
 
 def test_what_cannot_be_shown_is_one_line(run: Run, db_path: Path) -> None:

@@ -144,6 +144,7 @@ BAD: dict[str, list[Any]] = {
 }
 """By annotation: what is no good there."""
 TAKES_NO_TEXT = {
+    "Overview | None",
     "int", "int | None", "bool", "Callable[[], bool]", "Callable[[Acl], bool]", "Progress | None",
     "OnDelivery | None", "OnChange | None", "Collection[tuple[int, int]] | None",
     "Callable[[bytes], MadeKey] | None", "Callable[[bytes], MadeValue] | None", "Any",

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from rich.text import Text
 
-from eosdb.admin.worries import worries
+from eosdb.admin.worries import Worry
 from eosdb.cli.output import cell
 from eosdb.model.clock import format_time_ms
 from eosdb.model.overview import Overview, Rates
@@ -29,6 +29,7 @@ class Reading:
     """The figures of a file, and their rates since an earlier reading."""
 
     overview: Overview
+    worries: Sequence[Worry] = ()
     rates: Rates | None = None
     """None in the first reading, and after the file was replaced by another."""
     waiting: dict[TopicPartition, int] = field(default_factory=dict)
@@ -449,7 +450,7 @@ def _message(reading: Reading | None, note: str, view: View, width: int) -> Text
         return Text(name(view.note or note), style="bold red")
     if view.containing:
         return Text(f"names that contain {name(view.containing)} (Esc: all)", style="bold")
-    urgent = [one for one in worries(reading.overview) if one.is_urgent] if reading else []
+    urgent = [one for one in reading.worries if one.is_urgent] if reading else []
     sentence = f"{name(urgent[0].sentence)}" if urgent else ""
     keys = "h help  q quit  " if width else ""
     return Text.assemble((keys, "dim"), (sentence, "yellow"))

@@ -235,6 +235,7 @@ class Reader(Closeable):
         base = self._base
         return Reading(
             overview=overview,
+            worries=self._db.why(overview),
             rates=None if base is None else between(base, overview),
             waiting=_waiting(self._db, overview),
         )

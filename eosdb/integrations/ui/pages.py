@@ -29,7 +29,7 @@ from eosdb.admin.timeline import svg
 from eosdb.admin.timeline.reading import PartitionTimeline, TransactionSpan
 from eosdb.admin.tools import Tools
 from eosdb.admin.transactions import told
-from eosdb.admin.worries import worries
+from eosdb.admin.worries import Worry
 from eosdb.database import Database
 from eosdb.errors import EosdbError
 from eosdb.model import words
@@ -56,6 +56,8 @@ class Watcher:
         self._readings: deque[tuple[int, Overview]] = deque()
         self._seen: deque[tuple[int, int, int]] = deque(maxlen=_TREND_MS // _STEP_MS + 1)
         """Readings of the last ten minutes: time, journal position, and the sum of the groups' lags."""
+        self.worries: list[Worry] = []
+        """The problems of the newest overview."""
 
     def overview(self) -> Overview:
         """Return an overview at most a second old. Raises the errors of `Admin.overview`."""
@@ -63,6 +65,7 @@ class Watcher:
             now = self._clock.monotonic_ms()
             if not self._readings or now - self._readings[-1][0] >= INTERVAL_MS:
                 read = self._db.admin.overview()
+                self.worries = self._db.why(read)
                 self._readings.append((now, read))
                 if not self._seen or now - self._seen[-1][0] >= _STEP_MS:
                     behind = sum(group.behind for group in read.groups)
@@ -97,6 +100,7 @@ class Watcher:
             overview.wal_bytes,
             overview.size_bytes,
             overview.journal_position,
+            len(self.worries),
             len(overview.transactions),
             # Due records are counted separately, because they become due without a write.
             sum(len(group.due) for group in overview.groups),
@@ -444,7 +448,7 @@ class Pages:
             rates, trends = self._watcher.rates(), self._watcher.trends()
             return self._page(
                 section, now=now, held=held, rates=rates, trends=trends,
-                worries=worries(now, self._db.path), **values,
+                worries=self._watcher.worries, **values,
             )  # fmt: skip
 
         return page

@@ -25,6 +25,7 @@ from eosdb.integrations.ui.pages import Watcher
 from eosdb.integrations.ui.server import HEADERS, UiServer, refusal
 from eosdb.model.clock import ManualClock
 from tests.integrations.ui.files import HARM
+from tests.store.locked import SQLITE, held_by
 
 pytestmark = pytest.mark.slow
 
@@ -275,6 +276,20 @@ def test_a_page_that_is_open_holds_no_snapshot(reading: UiServer, path: Path) ->
             assert writer.info()["wal_held_by"] == ""
         while next(lines) != "event: change":
             pass
+
+
+def test_an_open_page_names_a_program_that_keeps_the_write_lock(
+    reading: UiServer, path: Path
+) -> None:
+    url = f"http://127.0.0.1:{reading.port}"
+    with httpx.stream("GET", f"{url}/live", timeout=60) as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "event: change"
+        assert "holds the write lock" not in get(reading, "/").text
+        with held_by(SQLITE, path):
+            while next(lines) != "event: change":
+                pass
+            assert re.search(r"process \d+ \(.*holds the write lock", get(reading, "/").text)
 
 
 def test_many_browsers_share_one_look(db: eosdb.Database, monkeypatch: pytest.MonkeyPatch) -> None:
