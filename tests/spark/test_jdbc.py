@@ -135,3 +135,7 @@ def test_a_filter_finds_the_same_rows_in_sqlite_as_in_spark(spark: Any, db_path:
         for like in LIKE
     }
     assert {like: rows for like, rows in both.items() if rows[0] != rows[1]} == {}
+    with pytest.raises(Exception, match="unrecognized token"):  # SQLite's SQL ends at the byte 0.
+        frame.where("name = 'a\\u0000b'").count()
+    assert frame.where("CAST(name AS BINARY) = X'610062'").count() == 0
+    assert frame.where("CAST(name AS BINARY) = X'416E6E61'").count() == 1
