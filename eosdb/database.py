@@ -294,8 +294,8 @@ class Database(Closeable):
 
         Call `run` in as many threads and processes as you like: the copies share the partitions of the
         group. With handlers of one parameter each copy has its own transactional id, which begins with
-        `transactional_id` (default: the group id). The dead letter topic, and the topic of retries, are
-        created if they do not exist. Raises ConfigError, and UnknownTopicOrPartitionError if the topic
+        `transactional_id` (default: the group id). The dead letter topic is created if it does not exist.
+        Raises ConfigError, and UnknownTopicOrPartitionError if the topic
         `sink` does not exist.
         """
         self._store.check_open()
@@ -316,8 +316,8 @@ class Database(Closeable):
         )
         if sink is not None:
             self.broker.partitions_for(sink)
-        for name in processor.own_topics:
-            file.make_topic(name)
+        if (dead := config.get("dead_letter_topic")) is not None:
+            make_topic(dead)
         return processor
 
     def dead_letters(

@@ -208,14 +208,13 @@ def cancel_scheduled(core: Core, ids: Iterable[str]) -> int:
     places = [_place(text) for text in check_texts("ids", ids)]
 
     def cancel(unit: Unit) -> int:
-        waiting = defaultdict[int, list[int]](list)
-        for partition_id, offset in dict.fromkeys(places):
-            if scheduled.waits(unit, partition_id, offset):
-                waiting[partition_id].append(offset)
-        for partition_id in waiting:
-            topic = partition_rows.by_id(unit, partition_id).topic
-            core.authorizer.check(unit, "delete", "topic", topic)
-        scheduled.remove(unit, waiting, "cancelled", core.clock.time_ms())
+        waiting = defaultdict[int, list[scheduled.Waiting]](list)
+        for place in dict.fromkeys(places):
+            if (record := scheduled.find(unit, *place)) is not None:
+                core.authorizer.check(unit, "delete", "topic", record.topic)
+                waiting[record.partition_id].append(record)
+        for records in waiting.values():
+            scheduled.remove(unit, records, "cancelled", core.clock.time_ms())
         return sum(map(len, waiting.values()))
 
     return core.coordinator.write(cancel)

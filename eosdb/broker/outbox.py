@@ -17,17 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from eosdb.broker.core import Core, Rules
 from eosdb.broker.group_offsets import checked, commit_offsets
 from eosdb.coordinator.authorizer import Authorizer
-from eosdb.coordinator.due import Due
 from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, InvalidRequestError
 from eosdb.events.kinds import IdempotencyKeyUsed
 from eosdb.log import append as log_append
 from eosdb.log import once, partition_rows, scheduled, topics
 from eosdb.log.batch import prepare
-from eosdb.model.clock import Clock, DeliverAt, SystemClock, due_ms
-from eosdb.model.config import INT64_MAX, BrokerConfig
+from eosdb.model.clock import Clock, DeliverAt, SystemClock, later_ms
+from eosdb.model.config import BrokerConfig
 from eosdb.model.records.partitioner import consistent_random
-from eosdb.model.records.scheduling import as_waiting
 from eosdb.model.records.serializing import serialized
 from eosdb.model.requests import OffsetCommit
 from eosdb.model.validation import as_headers, check_group_id, check_text, check_topic_partition
@@ -39,6 +37,7 @@ from eosdb.model.values import (
     RecordBatch,
     RecordMetadata,
     TopicPartition,
+    waiting_partition,
 )
 from eosdb.store.writing.held_unit import HeldUnit
 from eosdb.store.writing.joined_unit import driver_connection, joined
@@ -103,7 +102,7 @@ class LogTransaction(ABC):
             as_headers(headers),
             timestamp,
         )
-        due = None if deliver_at is None else due_ms(deliver_at, self._rules.clock.time_ms())
+        due = later_ms(deliver_at, timestamp, self._rules.clock.time_ms())
         with self._unit() as unit:
             return _publish(self._rules, unit, topic, record, partition, idempotency_key, due)
 
@@ -212,15 +211,10 @@ def begin_parts(core: Core) -> Iterator[UnitOfParts]:
 
 @contextlib.contextmanager
 def _unit(core: Core) -> Iterator[HeldUnit]:
-    """Do due work, such as ending expired transactions, then hold a unit for the block. Scheduled records
-    that are due when it commits are delivered next."""
+    """Do due work, such as ending expired transactions, then hold a unit for the block."""
     core.coordinator.do_what_is_due()
     with core.store.begin() as held:
-        held.memos[Due] = Due(INT64_MAX, core.clock.time_ms())  # A publish may set an earlier time.
         yield held
-        owes = held.memos[Due].is_over(core.clock.time_ms())
-    if owes:
-        core.coordinator.serve_readers()
     core.coordinator.after_write()
 
 
@@ -236,7 +230,7 @@ def _publish(
     """Append one record without a producer id, or nothing if its idempotency key has been used. With `due`
     it waits until then."""
     now = rules.clock.time_ms()
-    batch = prepare(RecordBatch([record]), now)
+    batch = prepare(RecordBatch([record if due is None else record._replace(timestamp=due)]), now)
     check_topic_partition((topic, 0))
     rules.authorizer.check(unit, "write", "topic", topic)
     if idempotency_key is not None:
@@ -245,12 +239,8 @@ def _publish(
             return first
     tp = check_topic_partition((topic, _partition_for(rules, unit, topic, record.key, partition)))
     if due is not None:
-        partition_rows.load(unit, tp)
-        headers, _, number = as_waiting(record.headers, record.timestamp, tp.partition, due)
-        waiting = record._replace(headers=headers, timestamp=due)
-        batch, tp = prepare(RecordBatch([waiting]), now), TopicPartition(topic, number)
-        scheduled.ensure_partition(unit, topic, now)
-    row = partition_rows.load(unit, tp)
+        tp = TopicPartition(topic, waiting_partition(tp.partition))
+    row = scheduled.load(unit, tp, now)
     config = partition_rows.config(unit, row.topic_id, rules.config)
     result = log_append.append(unit, row, batch, config, now)
     timestamp = batch.timestamps[0] if result.log_append_time < 0 else result.log_append_time

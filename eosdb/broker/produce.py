@@ -20,11 +20,10 @@ from eosdb.log import partition_rows, scheduled, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.model import requests
 from eosdb.model.metrics import Metrics
-from eosdb.model.records.scheduling import HEADER
 from eosdb.model.validation import check_mapping, check_topic_partition, check_transactional_id
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
-    SCHEDULED,
+    PARTITIONS_MAX,
     ProduceResult,
     ProducerIdAndEpoch,
     TopicPartition,
@@ -54,8 +53,10 @@ def produce(core: Core, request: requests.Produce) -> Write[dict[TopicPartition,
     for key, batch in request.batches.items():
         try:
             checked = prepare(batch, now)
-            waits = checked.headers and all(HEADER in (text or "") for text in checked.headers)
-            prepared[check_topic_partition(key, SCHEDULED if waits else 0)] = checked
+            tp = check_topic_partition(key, -PARTITIONS_MAX)
+            if batch.is_scheduled != (tp.partition < 0):
+                check_topic_partition((tp.topic, -1))
+            prepared[tp] = checked
         except errors.ApiError as error:
             refused[key] = ProduceResult(error=error)
     producers = {
@@ -244,11 +245,7 @@ def _load(core: Core, unit: Unit, tp: TopicPartition) -> partition_rows.Partitio
     except errors.UnknownTopicOrPartitionError:
         if core.config.auto_create_topics_enable:
             core.ensure_topic(unit, tp.topic)
-        elif tp.partition != SCHEDULED:
-            raise
-        if tp.partition == SCHEDULED:
-            scheduled.ensure_partition(unit, tp.topic, core.clock.time_ms())
-        return partition_rows.load(unit, tp)
+        return scheduled.load(unit, tp, core.clock.time_ms())
 
 
 RATES: Final = ("messages-in", "bytes-in")

@@ -30,7 +30,7 @@ from eosdb.model.requests import OffsetErrors
 from eosdb.model.values import (
     GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
-    SCHEDULED,
+    PARTITIONS_MAX,
     Coordinator,
     ProducerIdAndEpoch,
     ProducerState,
@@ -64,7 +64,7 @@ def init_producer_id(core: Core, request: requests.InitProducerId) -> ProducerId
 def add_partitions_to_txn(core: Core, request: requests.AddPartitionsToTxn) -> Write[None]:
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     validation.check_identity(request.transactional_id, *producer)
-    tps = frozenset(validation.check_topic_partitions(request.partitions, SCHEDULED))
+    tps = frozenset(validation.check_topic_partitions(request.partitions, -PARTITIONS_MAX))
 
     def add(unit: Unit) -> None:
         core.may_transact(unit, request.transactional_id)
@@ -74,9 +74,7 @@ def add_partitions_to_txn(core: Core, request: requests.AddPartitionsToTxn) -> W
             core.authorizer.check(unit, "write", "topic", topic)
         now = core.clock.time_ms()
         for tp in sorted(tps):
-            if tp.partition == SCHEDULED:
-                scheduled.ensure_partition(unit, tp.topic, now)
-            partition_rows.load(unit, tp)
+            scheduled.load(unit, tp, now)
         transaction_rows.join(unit, request.transactional_id, producer, None, now, tps=tps)
 
     return core.not_synced(add)
@@ -233,7 +231,7 @@ def describe_transactions(
                     tp
                     for tp in metadata.partitions
                     if tp.topic != GROUP_METADATA_TOPIC
-                    and tp.partition != SCHEDULED
+                    and tp.partition >= 0
                     and core.authorizer.allows(connection, "describe", "topic", tp.topic)
                 ),
                 foresight.of_transaction(metadata),

@@ -164,18 +164,12 @@ class TransactionCoordinator:
     def write(
         self, function: Callable[[Unit], T], *, sync: bool = True, fate: Fate | None = None
     ) -> T:
-        """Run `function` in a unit, after the due work. If the unit stored scheduled records whose time has
-        come, they are delivered next."""
-        owes = False
+        """Run `function` in a unit, after the due work."""
 
         def checked(unit: Unit) -> T:
-            nonlocal owes
-            now = self._clock.time_ms()
-            if self._is_work_due(unit, now):
+            if self._is_work_due(unit, self._clock.time_ms()):
                 raise _WorkIsDueError
-            result = function(unit)
-            owes = unit.memos[Due].is_over(now)
-            return result
+            return function(unit)
 
         while True:
             try:
@@ -183,8 +177,6 @@ class TransactionCoordinator:
             except _WorkIsDueError:
                 self.run_due()
             else:
-                if owes:
-                    self.serve_readers()
                 self.after_write()
                 return result
 

@@ -47,7 +47,6 @@ from eosdb.model.values import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
-    SCHEDULED,
     ProduceResult,
     ProducerIdAndEpoch,
     TimestampType,
@@ -181,7 +180,7 @@ def append(
     Raises MessageTooLargeError, InvalidRecordError, PolicyViolationError (the topic has moved away) and
     the errors of `judge` and `judge_by_rows`."""
     _check_fits(partition, batch, config)
-    is_scheduled = partition.partition == SCHEDULED  # A scheduled timestamp is a due time.
+    is_scheduled = partition.partition < 0  # Its timestamps are due times.
     is_log_append_time = not is_scheduled and config.timestamp_type is TimestampType.LOG_APPEND_TIME
     log_append_time = now_ms if is_log_append_time else NO_TIMESTAMP
     verdict: Accept | Duplicate = Accept(NO_SEQUENCE)

@@ -120,7 +120,7 @@ def _checked(batch: object) -> RecordBatch:
     LogValidator and KafkaApis)."""
     if not isinstance(batch, RecordBatch):
         raise InvalidRecordError(f"got {shown(batch)}, expected a RecordBatch")
-    records, producer_id, epoch, sequence, is_transactional, _ = batch
+    records, producer_id, epoch, sequence, is_transactional, *_ = batch
     if type(records) is not RecordColumns and not (
         isinstance(records, Sequence) and not isinstance(records, str | bytes)
     ):

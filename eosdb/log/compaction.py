@@ -20,7 +20,6 @@ from eosdb.log.batch import OLDER_TIME, STORED_SIZE
 from eosdb.log.partition_rows import Partition
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.topic_config import TopicConfig
-from eosdb.model.values import SCHEDULED
 from eosdb.store import baseline
 from eosdb.store.writing.unit import Unit
 
@@ -99,11 +98,11 @@ _TEMPORARY: Final = ("candidates", "newest", "doomed")
 
 
 def applies(partition: Partition, config: TopicConfig) -> bool:
-    return config.compact or partition.partition == SCHEDULED
+    return config.compact or partition.partition < 0
 
 
 def _horizon(partition: Partition, config: TopicConfig, now_ms: int) -> int:
-    if partition.partition != SCHEDULED:
+    if partition.partition >= 0:
         return now_ms - config.delete_retention_ms
     return now_ms - config.retention_ms if config.retention_ms >= 0 else -1
 
@@ -119,7 +118,7 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
     unit.execute(_CANDIDATES, (partition_id, partition.log_start_offset, end))
     unit.execute(_NEWEST)
     unit.execute("CREATE INDEX temp.newest_key ON newest (key)")
-    is_scheduled = partition.partition == SCHEDULED
+    is_scheduled = partition.partition < 0
     unit.execute(_DOOMED, (horizon, partition_id, is_scheduled, horizon + 1, now_ms))
     unit.execute('CREATE UNIQUE INDEX temp.doomed_offset ON doomed ("offset")')
     removed, size = unit.execute("SELECT count(*), COALESCE(sum(size), 0) FROM doomed").fetchone()
@@ -175,7 +174,7 @@ def is_due(
     if end <= partition.log_start_offset or end > partition.clean_offset:
         return end > partition.log_start_offset
     horizon = (partition.partition_id, _horizon(partition, config, now_ms))
-    query = _DELIVERED if partition.partition == SCHEDULED else _HORIZON_REACHED
+    query = _DELIVERED if partition.partition < 0 else _HORIZON_REACHED
     return connection.execute(query, horizon).fetchone() is not None
 
 
@@ -183,7 +182,7 @@ def _clean_end(
     connection: Unit | sqlite3.Connection, partition: Partition, config: TopicConfig, now_ms: int
 ) -> int:
     """Return the end of the pass: the first record that is too young, or the last stable offset."""
-    if config.min_compaction_lag_ms == 0 or partition.partition == SCHEDULED:
+    if config.min_compaction_lag_ms == 0 or partition.partition < 0:
         return partition.last_stable_offset
     newest_ms = now_ms - config.min_compaction_lag_ms
     row = connection.execute(

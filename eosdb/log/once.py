@@ -16,7 +16,7 @@ from eosdb.events import kinds
 from eosdb.events.encoding import texts_json
 from eosdb.model.damage import parsed, reads
 from eosdb.model.validation import check_text
-from eosdb.model.values import SCHEDULED, RecordMetadata
+from eosdb.model.values import RecordMetadata
 from eosdb.store.writing.table import Table
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Unit
 
@@ -53,7 +53,7 @@ def key_used(unit: Folding, event: kinds.IdempotencyKeyUsed, position: int) -> N
             event.record_timestamp,
             # The key of a scheduled record is known until `idempotency.retention.ms` after its due time.
             max(event.timestamp, event.record_timestamp)
-            if event.partition == SCHEDULED
+            if event.partition < 0
             else event.timestamp,
         ),
     )

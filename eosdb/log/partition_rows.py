@@ -188,7 +188,7 @@ def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | N
 
 
 def read_all(connection: sqlite3.Connection, least: int = 0) -> list[Partition]:
-    """The partitions with numbers from `least` on; SCHEDULED is the number for scheduled records."""
+    """The partitions with numbers from `least` on; those of waiting partitions are negative."""
     return [*PARTITIONS.read(connection, _ALL, (least,))]
 
 

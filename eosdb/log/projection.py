@@ -25,7 +25,7 @@ from eosdb.log import (
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.fetched import AbortedTransaction
-from eosdb.model.values import PARTITIONS_MAX, SCHEDULED, TopicPartition
+from eosdb.model.values import PARTITIONS_MAX, TopicPartition
 from eosdb.store.counters import set_counter
 from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import signed
@@ -82,7 +82,7 @@ def batch_appended(unit: Folding, event: kinds.BatchAppended, position: int) -> 
         last = first + event.count - 1 if first >= 0 else -1
         batch = BatchMetadata(first, last, event.base_offset, end - 1, event.max_timestamp)
         active_ms = event.timestamp
-        if event.partition == SCHEDULED:  # The producer is known until its last record is due.
+        if event.partition < 0:  # The producer is known until its last record is due.
             active_ms = max(active_ms, event.max_timestamp, entry.last_append_time)
         after = entry.after_append(event.producer_epoch, batch, event.is_transactional, active_ms)
         producer_rows.save(unit, event.partition_id, after, known=known)
@@ -108,7 +108,7 @@ def marker_written(unit: Folding, event: kinds.MarkerWritten, position: int) -> 
     entry = entry or ProducerStateEntry(event.producer_id, event.producer_epoch)
     first_offset = entry.current_txn_first_offset
     after = entry.after_marker(event.producer_epoch, event.coordinator_epoch, event.timestamp)
-    if event.partition == SCHEDULED:
+    if event.partition < 0:
         after = after._replace(last_append_time=max(event.timestamp, entry.last_append_time))
     producer_rows.save(unit, event.partition_id, after, known=known)
     first_unstable, last_aborted = partition.first_unstable_offset, partition.last_aborted_offset
@@ -250,7 +250,7 @@ def topic_created(unit: Folding, event: kinds.TopicCreated, position: int) -> No
 
 
 def partitions_added(unit: Folding, event: kinds.PartitionsAdded, position: int) -> None:
-    if event.first_partition != SCHEDULED:
+    if event.first_partition >= 0:
         unit.execute(
             topics.SAVE_COUNT,
             (event.first_partition + event.partitions, event.topic_id),

@@ -1,26 +1,33 @@
 """Scheduled records: their rows, and the step that moves due ones into their topics.
 
-A scheduled record is an ordinary record of its topic's partition -1, which no reader sees. The partition
-has producer sequences, transactions and markers like any other. The table `eosdb_scheduled` has a row for
-each record that waits (decisions/0088).
+A record that is scheduled for a partition is an ordinary record of its waiting partition, whose
+number is negative and which no reader sees. It has producer sequences, transactions and markers like any
+other. The table `eosdb_scheduled` has a row for each record that waits (decisions/0098).
 """
 
 from __future__ import annotations
 
 import sqlite3
+from array import array
 from collections import defaultdict
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from eosdb.coordinator.due import Due
-from eosdb.errors import InvalidRecordError, InvalidTimestampError, MessageTooLargeError
 from eosdb.events.kinds import MarkerWritten, RecordsScheduled, ScheduledRecordsRemoved
 from eosdb.log import append, checksum, partition_rows, topics
-from eosdb.log.batch import headers_from_text, prepare
-from eosdb.model.config import INT64_MAX, BrokerConfig
+from eosdb.log.batch import PreparedBatch, headers_from_text
+from eosdb.log.partition_rows import Partition
+from eosdb.model.config import BrokerConfig
 from eosdb.model.notices import catalog
-from eosdb.model.records.scheduling import delivered
-from eosdb.model.values import SCHEDULED, Record, RecordBatch, ScheduledRecord, TopicPartition
+from eosdb.model.values import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    ScheduledRecord,
+    TopicPartition,
+    waiting_partition,
+)
 from eosdb.store.schema.newest import Statement
 from eosdb.store.writing.insertion import FoldedInsertion
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Unit
@@ -38,28 +45,36 @@ _ABORT: Final = Statement(
 )
 _REMOVE: Final = Statement('DELETE FROM {eosdb_scheduled} WHERE partition_id = ? AND "offset" = ?')
 NEXT_DUE: Final = "SELECT due FROM eosdb_scheduled WHERE producer_id = -1 ORDER BY due LIMIT 1"
-_DUE: Final = (
-    'SELECT partition_id, "offset" FROM eosdb_scheduled WHERE producer_id = -1 AND due <= ? '
-    f'ORDER BY due, partition_id, "offset" LIMIT {STEPS_PER_UNIT}'
-)
-_BODY: Final = (
-    f"SELECT key, value, headers, {checksum.CONTENT} FROM records "
-    'WHERE partition_id = ? AND "offset" = ?'
-)
-_WAITS: Final = (
-    'SELECT 1 FROM eosdb_scheduled WHERE producer_id = -1 AND partition_id = ? AND "offset" = ?'
-)
-_WAITING: Final = """
-    SELECT s.partition_id, s."offset", p.topic, s.due
-    FROM eosdb_scheduled s JOIN partitions p ON p.partition_id = s.partition_id
-    WHERE s.producer_id = -1 AND ifnull(p.topic = ?, 1) ORDER BY s.due, s.partition_id, s."offset"
+_WAITING: Final = f"""
+    SELECT s.partition_id, p.topic, p.partition, s."offset", s.due, r.key, r.value, r.headers, r.content
+    FROM eosdb_scheduled s CROSS JOIN partitions p ON p.partition_id = s.partition_id
+    LEFT JOIN (SELECT *, {checksum.CONTENT} AS content FROM records) r
+        ON r.partition_id = s.partition_id AND r."offset" = s."offset"
+    WHERE s.producer_id = -1 AND {{}} ORDER BY s.due, s.partition_id, s."offset"
 """
+_DUE: Final = f"{_WAITING.format('s.due <= ?')} LIMIT {STEPS_PER_UNIT}"
+_OF_TOPIC: Final = _WAITING.format("ifnull(p.topic = ?, 1)")
+_AT: Final = _WAITING.format('s.partition_id = ? AND s."offset" = ?')
 
 
-_ACCEPTED: Final[dict[str, Any]] = {
-    "max_message_bytes": INT64_MAX, "compact": False, "moved_to": "", "moving_to": "",
-}  # fmt: skip
-"""Settings that are checked when a record is scheduled, and not again when it is due."""
+class Waiting(NamedTuple):
+    """A committed record that waits, as it is stored."""
+
+    partition_id: int
+    topic: str
+    partition: int
+    offset: int
+    due: int
+    key: bytes | None
+    value: bytes | None
+    headers: str | None
+    content: int
+    """The sum of key, value and headers."""
+
+    @property
+    def is_whole(self) -> bool:
+        content = ([self.key], [self.value], [self.headers], [self.content])
+        return checksum.first_altered(*content) is None
 
 
 # -- projections ------------------------------------------------------------------------------------
@@ -72,7 +87,7 @@ def added(unit: Folding, event: RecordsScheduled, position: int) -> None:
 
 
 def decided(unit: Folding, event: MarkerWritten) -> None:
-    if event.partition == SCHEDULED:
+    if event.partition < 0:
         statement = _COMMIT if event.control == "COMMIT" else _ABORT
         unit.execute(statement, (event.partition_id, event.producer_id))
         unit.memos[Due].time_ms = None
@@ -91,88 +106,81 @@ def next_due(source: Source) -> int | None:
     return None if row is None else int(row[0])
 
 
-def waits(unit: Unit, partition_id: int, offset: int) -> bool:
-    """Whether the record is committed and waits."""
-    return unit.execute(_WAITS, (partition_id, offset)).fetchone() is not None
-
-
 def waiting(source: Source, topic: str | None) -> list[ScheduledRecord]:
     """The committed records that wait, by due time; damaged ones are left out."""
-    found = []
-    for partition_id, offset, name, due in source.execute(_WAITING, (topic,)).fetchall():
-        if (body := _body(source, partition_id, offset)) is not None:
-            partition, (key, value, headers, timestamp) = body
-            of_record = (name, key, value, due, partition, tuple(headers), timestamp)
-            found.append(ScheduledRecord(f"{partition_id}.{offset}", *of_record))
-    return found
+    return [
+        ScheduledRecord(
+            f"{it.partition_id}.{it.offset}", it.topic, it.key, it.value, it.due,
+            waiting_partition(it.partition), headers_from_text(it.headers or "[]"),
+        )
+        for it in map(Waiting._make, source.execute(_OF_TOPIC, (topic,)))
+        if it.is_whole
+    ]  # fmt: skip
 
 
-def _body(source: Source, partition_id: int, offset: int) -> tuple[int, Record] | None:
-    """The partition to which a waiting record will go, and the record; None if it is damaged."""
-    row: tuple[Any, ...] | None = source.execute(_BODY, (partition_id, offset)).fetchone()
-    key, value, headers, content = row or (None, None, None, -1)
-    if checksum.first_altered([key], [value], [headers], [content]) is not None:
-        return None
-    return delivered(key, value, () if headers is None else headers_from_text(headers))
+def find(source: Source, partition_id: int, offset: int) -> Waiting | None:
+    """The record at this place, if it is committed and waits."""
+    row = source.execute(_AT, (partition_id, offset)).fetchone()
+    return None if row is None else Waiting(*row)
 
 
 # -- steps in a unit --------------------------------------------------------------------------------
 
 
-def ensure_partition(unit: Unit, topic: str, now_ms: int) -> None:
-    """Give the topic its partition -1 unless it has one. Raises UnknownTopicOrPartitionError."""
-    if not partition_rows.exists(unit, TopicPartition(topic, SCHEDULED)):
-        unit.record(topics.scheduling(unit, topic, now_ms))
+def load(unit: Unit, tp: TopicPartition, now_ms: int) -> Partition:
+    """Load a partition, as `partition_rows.load`. A waiting partition is made when it is first needed."""
+    if tp.partition < 0 and not partition_rows.exists(unit, tp):
+        partition_rows.load(unit, TopicPartition(tp.topic, waiting_partition(tp.partition)))
+        unit.record(topics.waiting(unit, tp, now_ms))
+    return partition_rows.load(unit, tp)
 
 
 def deliver(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
-    """Append the first due records to their topics, in the order of due time, and remove them from the
+    """Append the first due records to their partitions, in the order of due time, and remove them from the
     schedule. Returns how many were due; 0 when none is left."""
-    due: defaultdict[TopicPartition, list[tuple[int, int, Record]]] = defaultdict(list)
-    done: defaultdict[int, list[int]] = defaultdict(list)
-    lost: defaultdict[int, list[int]] = defaultdict(list)
+    due: defaultdict[int, list[Waiting]] = defaultdict(list)
     size = 0
-    for partition_id, offset in unit.execute(_DUE, (now_ms,)).fetchall():
-        if (body := _body(unit, partition_id, offset)) is None:
-            lost[partition_id].append(offset)
-            continue
-        number, record = body
-        topic = partition_rows.by_id(unit, partition_id).topic
-        last = (topics.partition_count(unit, topic) or 1) - 1
-        due[TopicPartition(topic, min(number, last))].append((partition_id, offset, record))
-        size += sum(map(len, filter(None, record[:2])))
+    for record in map(Waiting._make, unit.execute(_DUE, (now_ms,))):
+        due[record.partition_id].append(record)
+        size += _size(record)
         if size >= BYTES_PER_UNIT:
             break
-    for tp, several in due.items():
-        are_in = _append(unit, tp, [record for *_, record in several], config, now_ms)
-        for partition_id, offset, record in several:
-            # A record that cannot be appended is left out alone: none may stop the writers.
-            is_in = are_in or _append(unit, tp, [record], config, now_ms)
-            (done if is_in else lost)[partition_id].append(offset)
-    remove(unit, done, "delivered", now_ms)
-    remove(unit, lost, "damaged", now_ms)
+    for records in due.values():
+        whole = [record for record in records if record.is_whole]
+        if whole:
+            _append(unit, whole, config, now_ms)
+            remove(unit, whole, "delivered", now_ms)
+        if lost := [record for record in records if not record.is_whole]:
+            remove(unit, lost, "damaged", now_ms)
+            offsets = [record.offset for record in lost]
+            unit.untold.add(catalog.SCHEDULED_LOST, topic=lost[0].topic, offsets=offsets)
     unit.memos[Due].time_ms = None
-    return sum(map(len, (*done.values(), *lost.values())))
+    return sum(map(len, due.values()))
 
 
-def _append(
-    unit: Unit, tp: TopicPartition, records: list[Record], config: BrokerConfig, now_ms: int
-) -> bool:
-    """Append the records to their partition. Returns False, with nothing appended, if one is refused."""
+def _size(record: Waiting) -> int:
+    return sum(map(len, filter(None, (record.key, record.value, record.headers))))
+
+
+def _append(unit: Unit, records: list[Waiting], config: BrokerConfig, now_ms: int) -> None:
+    """Append the records, of one waiting partition, to the partition for which they wait."""
+    tp = TopicPartition(records[0].topic, waiting_partition(records[0].partition))
     partition = partition_rows.load(unit, tp)
-    of_topic = replace(partition_rows.config(unit, partition.topic_id, config), **_ACCEPTED)
-    try:
-        batch = prepare(RecordBatch(records), now_ms)
-        append.append(unit, partition, batch, of_topic, now_ms)
-    except (InvalidRecordError, InvalidTimestampError, MessageTooLargeError):
-        return False
-    return True
+    headers = [record.headers for record in records]
+    # The topic's limits were checked when the records were sent: size 0 and no null key fit all.
+    batch = PreparedBatch(
+        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, is_transactional=False, count=len(records),
+        payload=[part for record in records for part in (record.key, record.value)],
+        timestamps=[now_ms], newest=0, headers=headers if any(headers) else [],
+        content_sums=array("q", [record.content for record in records]),
+        size=0, stored_size=sum(map(_size, records)), has_null_key=False,
+    )  # fmt: skip
+    of_topic = partition_rows.config(unit, partition.topic_id, config)
+    append.append(unit, partition, batch, replace(of_topic, moved_to="", moving_to=""), now_ms)
 
 
-def remove(unit: Unit, offsets_by_id: dict[int, list[int]], reason: str, now_ms: int) -> None:
-    """Remove records, which must wait, from the schedule."""
-    for partition_id, offsets in offsets_by_id.items():
-        where = (*partition_rows.by_id(unit, partition_id).topic_partition, partition_id)
-        unit.record(ScheduledRecordsRemoved(now_ms, *where, tuple(offsets), reason))
-        if reason == "damaged":
-            unit.untold.add(catalog.SCHEDULED_LOST, topic=where[0], offsets=offsets)
+def remove(unit: Unit, records: list[Waiting], reason: str, now_ms: int) -> None:
+    """Remove records of one waiting partition, which must wait, from the schedule."""
+    partition_id, topic, partition, *_ = records[0]
+    offsets = tuple([record.offset for record in records])
+    unit.record(ScheduledRecordsRemoved(now_ms, topic, partition, partition_id, offsets, reason))

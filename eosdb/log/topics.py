@@ -23,7 +23,7 @@ from eosdb.model.damage import parsed, reads
 from eosdb.model.notices import catalog
 from eosdb.model.topic_config import MOVING_TO, ConfigChange, TopicConfig, changed, topic_overrides
 from eosdb.model.validation import check_int, check_topic_name
-from eosdb.model.values import INTERNAL_TOPICS, PARTITIONS_MAX, SCHEDULED, TopicMetadata
+from eosdb.model.values import INTERNAL_TOPICS, PARTITIONS_MAX, TopicMetadata, TopicPartition
 from eosdb.store.counters import counter
 from eosdb.store.schema import file_id
 from eosdb.store.writing.table import Table
@@ -101,11 +101,11 @@ def checked_widening(source: Source, name: str, total: int, now_ms: int) -> Part
     )
 
 
-def scheduling(source: Source, name: str, now_ms: int) -> PartitionsAdded:
-    """The event that gives the topic the partition in which scheduled records wait."""
-    topic_id = _topic(source, name)[0]
+def waiting(source: Source, tp: TopicPartition, now_ms: int) -> PartitionsAdded:
+    """The event that adds a waiting partition."""
+    topic_id = _topic(source, tp.topic)[0]
     first_id = counter(source, "partition_id") + 1
-    return PartitionsAdded(now_ms, name, topic_id, first_id, SCHEDULED, 1)
+    return PartitionsAdded(now_ms, tp.topic, topic_id, first_id, tp.partition, 1)
 
 
 def checked_config(

@@ -25,7 +25,7 @@ from eosdb.model.clock import format_time_ms
 from eosdb.model.damage import reads
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.validation import check_int, check_path
-from eosdb.model.values import SCHEDULED
+from eosdb.model.values import PARTITIONS_MAX
 from eosdb.store import baseline, journal
 from eosdb.store.file.connection import hearing
 from eosdb.store.schema import file_id, newest
@@ -137,7 +137,7 @@ def _cut_after(
     baseline.save(connection, at._replace(measured_position=at.position, measured_bytes=0))
     unit = Unit(connection, apply)
     rebuild(unit, on_progress)
-    for partition in read_all(connection, SCHEDULED):
+    for partition in read_all(connection, -PARTITIONS_MAX):
         _admit_losses(unit, partition, since.get(partition.partition_id, _Since()), now_ms)
     # `rebuild` has created eosdb's triggers. The missing ones are the owner's: create them, too.
     present = {name for name, _ in connection.execute(_TRIGGERS)}

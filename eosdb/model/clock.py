@@ -137,6 +137,20 @@ def due_ms(when: object, now_ms: int, name: str = "deliver_at") -> int:
     )
 
 
+def later_ms(deliver_at: DeliverAt | None, timestamp: int | None, now_ms: int) -> int | None:
+    """Return when a record is due, in ms since the epoch; None if it enters its topic at once. Raises
+    InvalidTimestampError as `due_ms`, and for a scheduled record with a timestamp."""
+    if deliver_at is None:
+        return None
+    due = due_ms(deliver_at, now_ms)
+    if timestamp is not None:
+        raise InvalidTimestampError(
+            f"timestamp: got {timestamp} with deliver_at; a scheduled record gets the time at which it "
+            "enters its topic. Leave one of the two out, or put the timestamp into a header"
+        )
+    return due if due > now_ms else None
+
+
 def format_time_ms(time_ms: int, timespec: str = "seconds") -> str:
     """Format a time in ISO 8601, UTC, to the second or to "milliseconds". A time beyond the year 9999 stays
     a number."""

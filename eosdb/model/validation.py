@@ -34,8 +34,8 @@ def check_topic_name(name: object) -> str:
 
 
 def check_topic_partition(tp: object, least: int = 0) -> TopicPartition:
-    """Raises UnknownTopicOrPartitionError unless `tp` can name a partition. For producers, `least` is -1,
-    the partition in which scheduled records wait."""
+    """Raises UnknownTopicOrPartitionError unless `tp` can name a partition. A smaller `least` than 0 admits
+    waiting partitions."""
     if (
         isinstance(tp, tuple)
         and len(tp) == 2

@@ -55,9 +55,6 @@ GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 PARTITIONS_MAX: Final = 10_000
 """The most partitions of a topic."""
-SCHEDULED: Final = -1
-"""The partition of a topic in which scheduled records wait. It cannot be read: no list of partitions
-contains it, and clients of the wire have no access."""
 INTERNAL_TOPICS: Final = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
 """Kafka's internal topics. In eosdb they are tables, and their names are reserved."""
 RELAY_GROUPS: Final = "__eosdb_relay."
@@ -82,6 +79,12 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+def waiting_partition(partition: int) -> int:
+    """Return the number of the partition in which records wait for `partition`, and the reverse: -1 for 0,
+    -2 for 1. Readers, listings and clients of the wire do not know these partitions (decisions/0098)."""
+    return -1 - partition
+
+
 class Record(NamedTuple):
     """A record to be sent. `timestamp` is in ms since the epoch; None is the time of the append."""
 
@@ -101,6 +104,8 @@ class RecordBatch(NamedTuple):
     is_transactional: bool = False
     sent_bytes: int = -1
     """The size of the batch as sent, which max.message.bytes limits; -1: the size of the records."""
+    is_scheduled: bool = False
+    """Whether timestamps are due times: only such a batch may go to a waiting partition."""
 
 
 class ProduceResult(NamedTuple):
@@ -462,8 +467,7 @@ class RecordOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRecord(Tabular):
-    """A record that waits until it is due. `partition` is its target, and `timestamp` the sender's (None:
-    the time of delivery)."""
+    """A record that waits until it is due, and then enters `partition`."""
 
     id: str
     """Identifies the record in this file, for `cancel_scheduled`."""
@@ -474,7 +478,6 @@ class ScheduledRecord(Tabular):
     """In ms since the epoch."""
     partition: int
     headers: tuple[Header, ...]
-    timestamp: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,6 @@ from eosdb.broker import produce
 from eosdb.log import batch as batch_module
 from eosdb.log.batch import PreparedBatch
 from eosdb.log.producer_state import sequence_of
-from eosdb.model.records.scheduling import HEADER
-from eosdb.model.values import SCHEDULED
 from tests.log.producer_batches import EPOCH, PRODUCER_ID
 from tests.log.sequences import CASES, FIRST, Past
 from tests.requests import TP, Send, begin
@@ -115,12 +113,11 @@ def test_a_repeat_is_the_same_record_and_another_one_is_out_of_order(
     """While the batch is retained, and when only its rows tell; also a record that waits for its time."""
     for topic in "tu":
         db.admin.create_topic(topic)
-    who, tp = db.broker.init_producer_id(), TopicPartition("t", SCHEDULED if waits else 0)
-    due = ((HEADER, b"9999999999999"),) if waits else ()
+    who, tp = db.broker.init_producer_id(), TopicPartition("t", -1 if waits else 0)
 
     def append(record: Record, sequence: int = 0) -> dict[TopicPartition, eosdb.ProduceResult]:
-        both = [record._replace(headers=(*record.headers, *due)), REPEAT._replace(headers=due)]
-        batches = {tp: RecordBatch(both, *who, sequence)}
+        both = [record, REPEAT._replace(headers=())]
+        batches = {tp: RecordBatch(both, *who, sequence, is_scheduled=waits)}
         return db.broker.produce(batches | {TopicPartition("u", 0): RecordBatch([REPEAT])})
 
     stored = append(REPEAT)[tp]

@@ -131,7 +131,7 @@ class Processor:
         self._waiting = partial(file.waiting, self._postponed_topic)
         self._records = RecordHandler(
             handler, file.path, sink, group_id, self._settings, self._transaction,
-            self._room_for_postponed,
+            self._existing_topic,
         )  # fmt: skip
         self._lanes = Lanes(self._settings.workers, self._records, clock)
         self._presence: Presence | None = None
@@ -159,13 +159,6 @@ class Processor:
                 "store its results in a handler(record, tx) of their topic"
             )
         return UnitTransaction(*needs, file.begin)
-
-    @property
-    def own_topics(self) -> tuple[str, ...]:
-        """The topics that this processor writes to besides the sink: for its dead letters, and for its
-        retries if it has `retry_delays_ms`."""
-        dead, retries = self._settings.dead_letter_topic, bool(self._settings.retry_delays_ms)
-        return (*([] if dead is None else [dead]), *[self._postponed_topic] * retries)
 
     # -- the user's calls -----------------------------------------------------------------------
 
@@ -245,29 +238,30 @@ class Processor:
             now, time_ms = self._clock.monotonic_ms(), self._clock.time_ms()
             if time_ms != seen_ms:
                 seen_ms, moved_ms = time_ms, now
-            is_frozen = now - moved_ms >= _FROZEN_MS
-            comes_back = self._records.back_ms > time_ms and not is_frozen
-            if worked or self._transaction.records or comes_back:
+            if worked or self._transaction.records:
                 busy_ms, wait_ms = now, patience_ms
             elif until_idle_ms is not None and now - busy_ms >= until_idle_ms:
-                if not self._attempt(partial(self._is_busy, is_frozen)):
+                if not self._attempt(partial(self._is_busy, now - moved_ms >= _FROZEN_MS)):
                     return
                 wait_ms = LOOK_EVERY_MS
         while self._lanes.running:
             self._attempt(partial(self._send_ended, 0))
 
     def _is_busy(self, is_frozen: bool) -> bool:
-        """Whether the group has not read everything, or a retry waits. Records that a handler postponed may
-        wait (decisions/0091)."""
+        """Whether the group has not read everything, or a retry waits, or a record that is due soon. Other
+        records that a handler postponed may wait (decisions/0091)."""
         if not self._idleness.is_idle():
             return True
-        if is_frozen or not self._settings.retry_delays_ms:
+        settings, postponed = self._settings, self._transaction.committed["postponed"]
+        if is_frozen or not (settings.retry_delays_ms or postponed):
             return False
+        soon_ms = self._clock.time_ms() + settings.retry_backoff_ms
         try:
             waiting = [read_failure(record.headers) for record in self._waiting()]
         except UnknownTopicOrPartitionError:
             return False  # The topic was deleted.
-        return any(each and each.retries and each.group_id == self._group_id for each in waiting)
+        ours = [each for each in waiting if each and each.group_id == self._group_id]
+        return any(each.retries or each.due_ms <= soon_ms for each in ours)
 
     def _attempt(self, action: Callable[[], bool]) -> bool:
         """Run `action`, after rolling back the remains of a failed attempt; errors that a retry cannot
@@ -400,17 +394,7 @@ class Processor:
         """Split the records: by partition for batches and workers, otherwise one by one."""
         if not self._settings.batch and self._settings.workers == 1:
             return ([record] for record in records)
-        return (
-            list(part)
-            for _, part in groupby(records, lambda each: (_PARTITION(each), self._is_early(each)))
-        )
-
-    def _is_early(self, record: ConsumerRecord) -> bool:
-        """Whether the record entered the topic of postponed records before its time, by a fast clock."""
-        return record.topic == self._postponed_topic and (
-            (failure := read_failure(record.headers)) is not None
-            and self._clock.time_ms() < failure.due_ms
-        )
+        return (list(part) for _, part in groupby(records, _PARTITION))
 
     def _process(self, records: list[ConsumerRecord]) -> bool:
         """Process records of one partition. Returns False if they must be read again."""
@@ -421,10 +405,7 @@ class Processor:
         self._current, last = attempts[-1], attempts[-1].record.offset
         # A record that is not ours counts when those before it are complete: few are unfinished at once.
         self._transaction.take_in(tp, offsets, records[0].offset)
-        if ours and self._is_early(records[0]):
-            self._records.wait_on(ours)
-            self._transaction.complete(tp, offsets)
-        elif self._settings.workers > 1:
+        if self._settings.workers > 1:
             for attempt in ours:
                 self._lanes.put(attempt)
         elif ours and not self._records.process_all(ours):
@@ -451,7 +432,7 @@ class Processor:
             attempts.append(Attempt(tp, record, origin, earlier.attempts, is_ours, earlier.retries))
         return attempts
 
-    def _room_for_postponed(self) -> str:
+    def _existing_topic(self) -> str:
         """The topic of the group's postponed records, which is created if it does not exist."""
         try:
             self._consumer._broker.ask(Topic(self._postponed_topic, may_create=False))

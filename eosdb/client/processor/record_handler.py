@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from eosdb.client.processor import handlers
 from eosdb.client.processor.config import ProcessorSettings
-from eosdb.client.processor.failure import BatchFailed, Failure, RetryAt, read_failure
+from eosdb.client.processor.failure import BatchFailed, Failure, RetryAt
 from eosdb.client.processor.handlers import AnyHandler
 from eosdb.client.processor.progress import is_complete
 from eosdb.client.processor.transaction import ProcessingTransaction
@@ -40,6 +40,11 @@ class Attempt(NamedTuple):
     """Whether it is to be processed: it waited for no other group, and was not complete before."""
     retries: int = 0
     """How many of the `retry_delays_ms` it has waited for."""
+
+    @property
+    def is_back(self) -> bool:
+        """Whether it has waited in the topic of its group."""
+        return self.origin is not self.record
 
     @property
     def key(self) -> tuple[TopicPartition, int]:
@@ -81,7 +86,7 @@ class RecordHandler:
         group_id: str,
         settings: ProcessorSettings,
         transaction: ProcessingTransaction,
-        room_for_postponed: Callable[[], str],
+        postponed_topic: Callable[[], str],
     ) -> None:
         self._handler = handler
         self._file = file
@@ -91,12 +96,10 @@ class RecordHandler:
         self.transaction = transaction
         self._clock = transaction.clock
         self._metrics = transaction.metrics
-        self._room_for_postponed = room_for_postponed
+        self._postponed_topic = postponed_topic
         self._failures: dict[tuple[TopicPartition, int], Failure] = {}
         self._dead: set[tuple[TopicPartition, int]] = set()
         """The failed records that become dead letters when the transaction is committed."""
-        self.back_ms = 0
-        """When a record comes again that was postponed until a time that was over."""
         self._untold = Untold()
 
     def tell(self) -> None:
@@ -161,7 +164,8 @@ class RecordHandler:
                 except InvalidTimestampError as not_a_time:
                     error = not_a_time
                 else:
-                    return self._postpone(attempt, error)
+                    self._postpone(attempt, error)
+                    return not self.transaction.is_broken
             self._note_failure(attempt, error)
             if self._has_attempts(attempt):
                 return False
@@ -322,43 +326,29 @@ class RecordHandler:
             return replace(result, topic=topic, key=key, value=value)
         return ProducerRecord(value=value, key=key, topic=topic)
 
-    # decisions/0091: a postponed record is stored in a topic of its group until it is due.
-    def _postpone(self, attempt: Attempt, error: RetryAt) -> bool:
-        """Postpone the record until its handler's time. Returns False if the transaction is broken."""
-        if not self.transaction.is_broken:
-            now = self._clock.time_ms()
-            due_ms, soon_ms = max(error.when_ms, now), now + self.settings.retry_backoff_ms
-            if due_ms < soon_ms and attempt.record.topic == self._room_for_postponed():
-                # It was postponed before: a time that is over must not make a loop without a pause.
-                due_ms = self.back_ms = soon_ms
-            failure = replace(self._failure(attempt, error, 0), retries=0)
-            self._send_later(attempt, failure, "postponed", due_ms)
-        return not self.transaction.is_broken
+    def _postpone(self, attempt: Attempt, error: RetryAt) -> None:
+        now = self._clock.time_ms()
+        # A time that is over must not make a loop without a pause, if the record was postponed before.
+        pause_ms = self.settings.retry_backoff_ms if attempt.is_back else 0
+        failure = replace(self._failure(attempt, error, 0), retries=0)
+        self._send_later(attempt, failure, "postponed", max(error.when_ms, now + pause_ms))
 
     def _give_up(self, attempt: Attempt, failure: Failure) -> None:
         delays, topic = self.settings.retry_delays_ms, self.settings.dead_letter_topic
         if attempt.retries < len(delays):
             due_ms = self._clock.time_ms() + delays[attempt.retries]
-            self._send_later(
-                attempt, replace(failure, retries=attempt.retries + 1), "retried", due_ms
-            )
+            failure = replace(failure, retries=attempt.retries + 1)
+            self._send_later(attempt, failure, "retried", due_ms)
         elif topic is not None:
             self._send_on(attempt, failure, topic, "dead_lettered")
             self._dead.add(attempt.key)
 
+    # decisions/0098: retries and postponed records are scheduled in a topic of their group.
     def _send_later(self, attempt: Attempt, failure: Failure, name: str, due_ms: int) -> None:
-        topic = self._room_for_postponed()
+        if not self.transaction.is_broken:
+            topic = self._postponed_topic()
         if not self.transaction.is_broken:
             self._send_on(attempt, replace(failure, due_ms=due_ms), topic, name, due_ms)
-
-    def wait_on(self, attempts: list[Attempt]) -> None:
-        """Let records wait that have come before their time, by a clock that was ahead."""
-        for record in [attempt.record for attempt in attempts]:
-            failure = read_failure(record.headers)
-            given: Any = {"headers": record.headers, "deliver_at": failure and failure.due_ms}
-            self.transaction.send(
-                ProducerRecord(topic=record.topic, key=record.key, value=record.value, **given)
-            )
 
     def _send_on(
         self, attempt: Attempt, failure: Failure, topic: str, name: str, due_ms: int | None = None

@@ -108,9 +108,16 @@ class ProducerBatch:
 
     def request(self, is_transactional: bool) -> RecordBatch:
         """The batch in the form of a produce request."""
+        waits = self.tp.partition < 0
         if self.identity is None:
-            return RecordBatch(self.records)
-        return RecordBatch(self.records, *self.identity, self.serial % _SEQUENCES, is_transactional)
+            return RecordBatch(self.records, is_scheduled=waits)
+        return RecordBatch(
+            self.records,
+            *self.identity,
+            self.serial % _SEQUENCES,
+            is_transactional,
+            is_scheduled=waits,
+        )
 
     def split(self) -> tuple[ProducerBatch, ProducerBatch]:
         """Split the batch into two consecutive halves, with their futures and callbacks."""

@@ -17,12 +17,11 @@ from eosdb.client.producer.accumulator import ProducerBatch
 from eosdb.client.producer.partitioning import PartitionChooser
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.errors import EosdbError, InvalidRequestError, MessageTooLargeError
-from eosdb.model.clock import due_ms
+from eosdb.model.clock import later_ms
 from eosdb.model.records.record_columns import piece_length
-from eosdb.model.records.scheduling import as_waiting
 from eosdb.model.records.serializing import Serializer, as_far_as_it_goes, serialized
 from eosdb.model.validation import as_headers, check_timestamp, shown
-from eosdb.model.values import Header, ProducerRecord, TopicPartition
+from eosdb.model.values import Header, ProducerRecord, TopicPartition, waiting_partition
 from eosdb.system.signals import is_of_a_signal
 
 Sendable: TypeAlias = "ProducerRecord | tuple[Any, Any] | Any"
@@ -48,16 +47,6 @@ class Columns(NamedTuple):
 
     def pick(self, places: Sequence[int]) -> Columns:
         return Columns._make([column[i] for i in places] if column else () for column in self)
-
-    def scheduled(self, chosen: list[int]) -> tuple[Columns, list[int]]:
-        """The columns and the partitions, with scheduled records as they are stored until they are due."""
-        headers = list(self.headers or ((),) * len(self.sizes))
-        times = list(self.timestamps or (None,) * len(self.sizes))
-        places = chosen.copy()
-        for at, (own, due) in enumerate(zip(chosen, self.due)):  # noqa: B905
-            if due is not None:
-                headers[at], times[at], places[at] = as_waiting(headers[at], times[at], own, due)
-        return self._replace(headers=headers, timestamps=times), places
 
 
 def lay_out(
@@ -96,7 +85,7 @@ def _columns(given: Sequence[Any], topic: str, settings: ProducerSettings, now_m
         _given([record.timestamp for record in records]),
         _given([record.partition for record in records]),
         _sizes(values, keys, headers),
-        _given([None if r.deliver_at is None else due_ms(r.deliver_at, now_ms) for r in records]),
+        _given([later_ms(record.deliver_at, record.timestamp, now_ms) for record in records]),
     )
     for timestamp in columns.timestamps:
         if timestamp is not None:
@@ -357,9 +346,10 @@ def take(
     if partition is not None:
         partitions = [partition if own is None else own for own in partitions or [None] * count]
     chosen, misplaced = chooser.numbers_for(topic, partitions, columns.keys, columns.sizes)
-    if columns.due:
-        columns, chosen = columns.scheduled(chosen)
     times = [now_ms if given is None else given for given in columns.timestamps] or [now_ms] * count
+    for at, due in enumerate(columns.due[: len(chosen)]):
+        if due is not None:
+            times[at], chosen[at] = due, waiting_partition(chosen[at])
     columns = columns._replace(timestamps=times, numbers=range(before, before + count))
     shares = _shares(columns, chosen)
     try:

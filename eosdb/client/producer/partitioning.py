@@ -16,10 +16,10 @@ from eosdb.model.records.partitioner import partitioner_of
 from eosdb.model.records.serializing import as_far_as_it_goes
 from eosdb.model.requests import Topic
 from eosdb.model.validation import check_text
-from eosdb.model.values import TopicPartition
+from eosdb.model.values import PARTITIONS_MAX, TopicPartition
 
-_NONE: Final = -2
-"""No partition, and not that of scheduled records (-1) either."""
+_NONE: Final = -1 - PARTITIONS_MAX
+"""No partition, and no waiting partition either."""
 
 
 class _Topic:

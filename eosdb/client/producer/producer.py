@@ -34,11 +34,10 @@ from eosdb.errors import (
     in_doubt,
     in_part,
 )
-from eosdb.model.clock import Clock, DeliverAt, due_ms
+from eosdb.model.clock import Clock, DeliverAt, later_ms
 from eosdb.model.closing import Closeable
 from eosdb.model.config import checked_settings
 from eosdb.model.metrics import Metrics
-from eosdb.model.records.scheduling import as_waiting
 from eosdb.model.records.serializing import serialized
 from eosdb.model.requests import Produce
 from eosdb.model.validation import as_headers, check_timestamp
@@ -48,6 +47,7 @@ from eosdb.model.values import (
     OffsetAndMetadata,
     TopicPartition,
     TransactionToken,
+    waiting_partition,
 )
 
 T = TypeVar("T")
@@ -229,15 +229,17 @@ class Producer(Closeable):
                     self._refuse_to_send()
                 if size > settings.max_request_size or accumulator.buffered_bytes >= _BUFFER_BYTES:
                     self._make_room(size)
-                if deliver_at is None:
+                due = None
+                if deliver_at is not None:
+                    due = later_ms(deliver_at, timestamp, self._clock.time_ms())
+                if due is None:
                     batch = self._chooser.batch_for(topic, partition, key_bytes, size)
                     if timestamp is None:
                         timestamp = self._clock.time_ms()
                 else:
                     to = self._chooser.number_for(topic, partition, key_bytes, size)
-                    due = due_ms(deliver_at, self._clock.time_ms())
-                    pairs, timestamp, to = as_waiting(pairs, timestamp, to, due)
-                    batch = self._chooser.filling(topic, to, size)
+                    batch = self._chooser.filling(topic, waiting_partition(to), size)
+                    timestamp = due
                 manager.may_have_begun = True
                 future = batch.append(key_bytes, value_bytes, pairs, timestamp, size)
                 accumulator.buffered_bytes += size

@@ -1,7 +1,8 @@
--- The committed records that are not due yet. Partition and timestamp, if one was given, are in the last header.
+-- The committed records that are not due yet. What waits for partition p is stored in partition -1 - p.
 CREATE VIEW scheduled_records AS
 SELECT
-    s.partition_id || '.' || s."offset" AS id, p.topic, r.key, r.value, s.due AS deliver_at, r.headers
+    s.partition_id || '.' || s."offset" AS id, p.topic, -1 - p.partition AS partition,
+    r.key, r.value, s.due AS deliver_at, r.headers
 FROM eosdb_scheduled s
 CROSS JOIN partitions p
 CROSS JOIN records r

@@ -455,45 +455,6 @@ def test_anything_but_a_time_fails_the_record(db: eosdb.Database, run: Run, when
     assert "expected ms since" in letter.failure.message
 
 
-def test_a_clock_that_goes_back_makes_it_neither_early_nor_twofold(
-    tmp_path: Path, clock: ManualClock
-) -> None:
-    start = clock.time_ms()
-    path, handler = tmp_path / "back.db", Postponing(clock, start + MINUTE)
-
-    def run(now: ManualClock) -> int:
-        handler.clock = now
-        with eosdb.connect(path, clock=now) as db:
-            settings: dict[str, Any] = {"group_id": "g", "until_idle_ms": 50}
-            return eosdb.process(db, "in", handler.plain, "out", **settings).processed
-
-    with eosdb.connect(path, clock=clock) as db:
-        for topic in ("in", "out"):
-            db.admin.create_topic(topic)
-        feed(db, b"b")
-    assert run(clock) == 0
-    with eosdb.connect(path, clock=ManualClock(start + HOUR)) as db:
-        db.housekeeping()  # It enters its topic.
-        assert db.admin.list_scheduled() == []
-    soon = iter([start + 1_000])
-
-    def handle(record: ConsumerRecord) -> bytes:
-        if record.value == b"c" and (when := next(soon, None)):
-            raise RetryAt(when)
-        return handler.plain(record)
-
-    handler.clock = back = ManualClock(start)
-    with eosdb.connect(path, clock=back) as db:
-        feed(db, b"c")
-        settings: Any = {"group_id": "g", "until_idle_ms": 50}
-        assert eosdb.process(db, "in", handle, "out", **settings).postponed == 1
-        back.advance(1_000)
-        assert eosdb.process(db, "in", handle, "out", **settings).processed == 1
-        assert back.time_ms() < handler.when
-        assert (values(db), len(db.admin.list_scheduled())) == ([b"C"], 1)
-    assert [run(ManualClock(at)) for at in (start, start + HOUR, start + HOUR)] == [0, 1, 0]
-
-
 def test_a_member_of_the_group_that_may_not_write_its_topic_is_told(tmp_path: Path) -> None:
     path, config = tmp_path / "rights.db", BrokerConfig(super_users="User:root")
     of_topic = [Acl("User:ann", each, "topic", WAITS) for each in ("create", "read", "write")]
