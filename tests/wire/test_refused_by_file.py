@@ -17,6 +17,7 @@ from unittest import mock
 
 import pytest
 from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.metadata.metadata import MetadataRequest
 
 import eosdb
 from eosdb import BrokerConfig
@@ -36,6 +37,7 @@ from eosdb.wire.session import Session, asking
 from tests.wire import every_api
 from tests.wire.every_api import TABLE, TOPIC, Row
 from tests.wire.peer import PATIENCE_S, Peer, batch, fetch, produce, produced
+from tests.wire.peer import asking as made
 
 pytestmark = pytest.mark.slow
 
@@ -163,14 +165,30 @@ def test_every_refusal_of_a_write_ends_the_connection(
     assert said.exc_info is None
 
 
-def test_a_damaged_partition_leaves_the_others_alone(db: eosdb.Database) -> None:
+@pytest.mark.parametrize("lives", [{"return_value": 0}, {"side_effect": CorruptDatabaseError("x")}])
+def test_a_damaged_partition_is_named_also_if_the_lives_are_damaged(
+    db: eosdb.Database, lives: dict[str, Any]
+) -> None:
     (row,) = (row for row in TABLE if row.name == "Fetch")
     with (
-        mock.patch.object(Session, "leader_epoch", return_value=0),  # The lives are not damaged.
+        mock.patch.object(Session, "leader_epoch", **lives),
         two_requests(db, row, CorruptDatabaseError("damaged")) as (peer, request, _),
     ):
         (found,) = peer.answer(request, row.version).responses
         assert [partition.error_code for partition in found.partitions] == [56]
+
+
+def test_damaged_lives_are_an_error_of_the_partition_and_the_topic(db: eosdb.Database) -> None:
+    db.admin.create_topic(TOPIC)
+    damaged = mock.patch.object(Session, "leader_epoch", side_effect=CorruptDatabaseError("x"))
+    with damaged, db.serve() as server, Peer(server) as peer:
+        (found,) = peer.ask(fetch(0, topic=TOPIC), 11).responses
+        assert [partition.error_code for partition in found.partitions] == [56]
+        described = made(
+            MetadataRequest, topics=[{"name": TOPIC}], allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False, include_topic_authorized_operations=False,
+        )  # fmt: skip
+        assert [topic.error_code for topic in peer.ask(described, 9).topics] == [56]
 
 
 def test_a_file_opened_read_only_says_so(db_path: Path) -> None:

@@ -76,7 +76,11 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
     sender = request.replica_state if version >= 15 else request
     is_follower = sender is not None and sender.replica_id >= 0
     by_id = version >= 13
-    epoch = session.leader_epoch()
+    epoch, damage = 0, errors.NONE
+    try:
+        epoch = session.leader_epoch()
+    except EosdbError as error:
+        damage = errors.reading_code_of(error)
     # If a partition occurs twice, the last one counts.
     requested = {
         _Place(topic.topic_id or NO_TOPIC if by_id else topic.topic, p.partition): _Asked(
@@ -85,7 +89,7 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchAnswer 
             p.last_fetched_epoch if version >= 12 else NO_EPOCH,
             errors.NOT_LEADER_OR_FOLLOWER  # The only broker has no followers.
             if is_follower
-            else checked_epoch(max(p.current_leader_epoch, NO_EPOCH), epoch),
+            else damage or checked_epoch(max(p.current_leader_epoch, NO_EPOCH), epoch),
         )
         for topic in request.topics
         for p in topic.partitions

@@ -18,7 +18,7 @@ from eosdb.log.topics import unknown_id
 from eosdb.model import requests
 from eosdb.model.values import TopicMetadata
 from eosdb.wire.apis import Fields, Session, serves
-from eosdb.wire.errors import NONE, code_of
+from eosdb.wire.errors import NONE, reading_code_of
 from eosdb.wire.session import NO_TOPIC, NODE_ID
 
 
@@ -78,7 +78,7 @@ def _asked(
     except EosdbError as error:
         may_see = may and not isinstance(error, TopicAuthorizationFailedError)
         return {
-            **_not_found(name, topic_id, code_of(error)),
+            **_not_found(name, topic_id, reading_code_of(error)),
             # A client that asks by id must not learn the name.
             "name": None if by_id else name or "",
             "authorized_operations": session.operations(may_see, "topic", name or ""),
