@@ -270,36 +270,39 @@ class TransactionCoordinator:
         members; called at opening."""
         place = birth.identity(self._store.path)
 
-        def is_copied(unit: Unit) -> bool:
-            known_id, stored = file_id.with_place(unit)
-            known, last = self._store.known_position(known_id), unit.last_position()
+        def origin(unit: Unit) -> tuple[str, str | None, int, int]:
+            """The file's id, where it was last written, its last position, and the one that is known."""
+            own_id, stored = file_id.with_place(unit)
+            return own_id, stored, unit.last_position(), self._store.known_position(own_id)
+
+        def settle(unit: Unit) -> bool:
+            """Note place and position of a file that is no copy; return whether anything is left to do."""
+            own_id, stored, last, known = origin(unit)
+            if new_life.is_copy(stored, place, last, known):
+                raise _WorkIsDueError
             if not known:
-                self._store.note_position(last, known_id)
+                self._store.note_position(last, own_id)
             if stored is None:
                 file_id.settle(unit, place)
-            return new_life.is_copy(stored, place, last, known)
-
-        def is_left(unit: Unit) -> bool:
-            if is_copied(unit):
-                raise _WorkIsDueError
             return bool(self.leadership.foreign_decided(unit)) or self.presences.has_dead(unit)
 
         def begin(unit: Unit) -> int:
-            life = 0
-            if is_copied(unit):  # Otherwise another process has begun it.
-                life = new_life.begin(unit, self.leadership, self._clock.time_ms())
-                file_id.settle(unit, place)
-                self._store.note_position(unit.last_position(), file_id.read(unit))
-                reach(Failpoint.LIFE_BEGAN)
+            own_id, stored, last, known = origin(unit)
+            if not new_life.is_copy(stored, place, last, known):
+                return 0  # Another process has begun it.
+            life = new_life.begin(unit, self.leadership, self._clock.time_ms())
+            file_id.settle(unit, place)
+            self._store.note_position(unit.last_position(), own_id)
+            reach(Failpoint.LIFE_BEGAN)
             return life
 
         # The check runs in a write unit, because a reader's connection would parse the schema again.
         try:
-            left = self._store.write(is_left, sync=False)
+            left = self._store.write(settle, sync=False)
         except _WorkIsDueError:
             if life := self._store.write(begin):
                 catalog.LIFE_BEGAN.say(file=self._store.path, life=life)
-            left = self._store.write(is_left, sync=False)
+            left = self._store.write(settle, sync=False)
         if left:
             self.leadership.recover()
             self._abort_while(self.presences.first_orphan)
