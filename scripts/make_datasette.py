@@ -96,7 +96,7 @@ def metadata() -> dict[str, Any]:
     return {
         "tables": {
             **{name: _described(name, view) for name, view in found.items()},
-            **{name: {"hidden": True} for name in tables if name != "journal"},
+            **{name: {"hidden": True} for name in tables},
         },
         "queries": {
             **{n: _as_text(n, v) for n, v in found.items() if BLOB in v.types},

@@ -17,12 +17,13 @@ from typing import Final
 
 from eosdb.broker.core import Core
 from eosdb.coordinator.authorizer import Authorizer
-from eosdb.coordinator.transactions.rows import IS_COMPLETE
+from eosdb.events.kinds import BatchAppended, MarkerWritten, TransactionStateChanged
+from eosdb.events.names import member
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
-from eosdb.model.damage import parsed, reads
+from eosdb.model.damage import reads
 from eosdb.model.validation import check_int, check_topic_partition
-from eosdb.model.values import PartitionOffsets, TopicPartition, TransactionState
+from eosdb.model.values import COMPLETE_ABORT, COMPLETE_COMMIT, PartitionOffsets, TopicPartition
 from eosdb.store import baseline
 
 TOPIC_NUMBERS: Final = "SELECT topic, topic_id FROM topics"
@@ -52,25 +53,27 @@ _APPENDS: Final = (
     "SELECT DISTINCT position FROM records WHERE partition_id = ? "
     'AND "offset" >= ? AND "offset" < ? AND is_transactional AND control IS NULL'
 )
-_APPENDED_BY: Final = "SELECT transactional_id FROM journal WHERE position = ?"
+_APPENDED_BY: Final = "SELECT transactional_id FROM eosdb_journal WHERE position = ?"
+_TO_STATE: Final = member(TransactionStateChanged, "to_state")
 _ENDED: Final = f"""
-    SELECT position, json_extract(detail, '$.to_state') FROM journal
+    SELECT position, {_TO_STATE} FROM eosdb_journal
     WHERE transactional_id = ? AND position {{side}} ? AND kind = 'TransactionStateChanged'
-        AND json_extract(detail, '$.to_state') {IS_COMPLETE}
+        AND {_TO_STATE} IN ({COMPLETE_COMMIT.value}, {COMPLETE_ABORT.value})
     ORDER BY position {{order}} LIMIT 1
 """
 _END_BEHIND: Final = _ENDED.format(side=">", order="")
 _END_BEFORE: Final = _ENDED.format(side="<", order="DESC")
-_MARKED: Final = """
-    SELECT position, ifnull(json_extract(detail, '$.control'), 'COMMIT') FROM journal
-    WHERE transactional_id = ? AND position {side} ? AND position <= ? AND kind = 'MarkerWritten'
-    ORDER BY position {order} LIMIT 1
+_MARKED: Final = f"""
+    SELECT position, {member(MarkerWritten, "control")} FROM eosdb_journal
+    WHERE transactional_id = ? AND position {{side}} ? AND position <= ? AND kind = 'MarkerWritten'
+    ORDER BY position {{order}} LIMIT 1
 """
 _MARKED_BEHIND: Final = _MARKED.format(side=">", order="")
 _MARKED_BEFORE: Final = _MARKED.format(side="<", order="DESC")
-_COMMITTED: Final = (TransactionState.COMPLETE_COMMIT.label, "COMMIT")
+_COMMITTED: Final = (COMPLETE_COMMIT.value, "COMMIT")
 _DATA: Final = (
-    "SELECT detail FROM journal WHERE transactional_id = ? AND position > ? AND position < ? "
+    f"SELECT {', '.join(member(BatchAppended, n) for n in ('partition_id', 'base_offset', 'count'))} "
+    "FROM eosdb_journal WHERE transactional_id = ? AND position > ? AND position < ? "
     "AND kind = 'BatchAppended'"
 )
 
@@ -193,10 +196,8 @@ def _committed_in(
 @reads("journal")
 def _spans(connection: sqlite3.Connection, transactional_id: str, begun: int, ended: int) -> Spans:
     spans: Spans = {}
-    for (detail,) in connection.execute(_DATA, (transactional_id, begun, ended)):
-        event = parsed(detail)
-        first = event["base_offset"]
-        last = first + event.get("count", 1) - 1
-        span = spans.get(event["partition_id"], (first, last))
-        spans[event["partition_id"]] = (min(span[0], first), max(span[1], last))
+    for partition_id, first, count in connection.execute(_DATA, (transactional_id, begun, ended)):
+        last = first + count - 1
+        span = spans.get(partition_id, (first, last))
+        spans[partition_id] = (min(span[0], first), max(span[1], last))
     return spans

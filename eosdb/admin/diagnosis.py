@@ -39,7 +39,7 @@ _OPEN: Final = """
     JOIN partitions p ON p.partition_id = s.partition_id
     LEFT JOIN producer_ids i ON i.producer_id = s.producer_id
     LEFT JOIN records r ON r.partition_id = s.partition_id AND r."offset" = s.current_txn_start_offset
-    LEFT JOIN journal j ON j.position = r.position
+    LEFT JOIN eosdb_journal j ON j.position = r.position
     WHERE s.current_txn_start_offset >= 0
 """
 _OF_PRODUCERS: Final = """transactional_id IN (

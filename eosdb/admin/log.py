@@ -14,8 +14,9 @@ from eosdb.admin.timeline.reading import MAX_BINS, MAX_TRANSACTIONS, PartitionTi
 from eosdb.broker.core import Core
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.groups.offsets import OWN
-from eosdb.coordinator.transactions.rows import COORDINATOR_EPOCH
 from eosdb.errors import InvalidRequestError, UnknownTopicIdError
+from eosdb.events.kinds import BatchAppended, MarkerWritten
+from eosdb.events.names import member
 from eosdb.log import partition_rows, producer_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import sequence_of
@@ -250,12 +251,12 @@ def dump_log(core: Core, topic_partition: TopicPartition, offset: int = 0) -> It
     TopicAuthorizationFailedError."""
     tp = check_topic_partition(topic_partition)
     check_int("offset", offset, 0)
-    elections, partition_id = _Elections(), None
+    partition_id = None
     while True:
         with core.reading("read", "topic", tp.topic) as connection:
             partition = _still(partition_rows.read(connection, tp), partition_id)
             partition_id = partition.partition_id
-            batch = _next_batch(connection, partition, offset, elections)
+            batch = _next_batch(connection, partition, offset)
         if batch is None:
             return
         yield batch
@@ -304,49 +305,22 @@ def _still(partition: Partition, partition_id: int | None) -> Partition:
     return partition
 
 
-_NEXT: Final = """
-    SELECT b.position, b.timestamp, b.transactional_id, b.base_offset, b.count, b.base_sequence,
+_NEXT: Final = f"""
+    SELECT b.timestamp, b.transactional_id, b.base_offset, b.count, b.base_sequence,
         r.producer_id, r.producer_epoch, b.is_transactional, b.control, b.size,
-        ifnull(json_extract(j.detail, '$.crc'), -1), json_extract(j.detail, '$.coordinator_epoch')
+        iif(b.control IS NULL, {member(BatchAppended, "crc")}, -1),
+        iif(b.control IS NULL, -1, {member(MarkerWritten, "coordinator_epoch")})
     FROM (
         SELECT position, producer_id, producer_epoch FROM records
         WHERE partition_id = ? AND "offset" >= ? ORDER BY "offset" LIMIT 1
     ) r
-    JOIN record_batches b ON b.position = r.position JOIN journal j ON j.position = r.position
+    JOIN record_batches b ON b.position = r.position JOIN eosdb_journal j ON j.position = r.position
 """
-_ELECTIONS: Final = (
-    "SELECT position, json_extract(detail, '$.epoch') FROM journal "
-    "WHERE kind = 'CoordinatorElected' AND position > ? AND position <= ? ORDER BY position"
-)
-
-_AT_BASELINE: Final = (
-    "SELECT b.position, c.value FROM eosdb_baseline b JOIN eosdb_baseline_counters c "
-    f"ON c.name = '{COORDINATOR_EPOCH}' WHERE b.position > 0"
-)
-
-
-class _Elections:
-    """Coordinator epochs by journal position, read as needed. A marker written under the current epoch does
-    not store it."""
-
-    def __init__(self) -> None:
-        self._until = 0
-        self._found: list[tuple[int, int]] = []
-
-    def epoch_at(self, connection: sqlite3.Connection, position: int) -> int:
-        """Return the coordinator epoch at the position; -1 if the journal does not show it."""
-        if not self._until:
-            self._found += connection.execute(_AT_BASELINE)
-        if position > self._until:
-            self._found += connection.execute(_ELECTIONS, (self._until, position))
-            self._until = position
-        before = [epoch for at, epoch in self._found if at < position]
-        return before[-1] if before else -1
 
 
 @reads("journal")
 def _next_batch(
-    connection: sqlite3.Connection, partition: Partition, offset: int, elections: _Elections
+    connection: sqlite3.Connection, partition: Partition, offset: int
 ) -> LoggedBatch | None:
     """Return the stored batch that contains `offset`, or the first after it; None at the end.
 
@@ -357,12 +331,9 @@ def _next_batch(
     if row is None:
         return None
     (
-        position, append_time, transactional_id, base_offset, count, base_serial, producer_id,
+        append_time, transactional_id, base_offset, count, base_serial, producer_id,
         producer_epoch, is_transactional, control, size, crc, coordinator_epoch,
     ) = row  # fmt: skip
-    is_control = control is not None
-    if is_control and coordinator_epoch is None:
-        coordinator_epoch = elections.epoch_at(connection, position)
     last_offset = base_offset + count - 1
     found = block.read(
         connection,
@@ -383,8 +354,8 @@ def _next_batch(
         producer_epoch=producer_epoch,
         transactional_id=transactional_id,
         is_transactional=bool(is_transactional),
-        is_control=is_control,
-        coordinator_epoch=coordinator_epoch if is_control else -1,
+        is_control=control is not None,
+        coordinator_epoch=coordinator_epoch,
         append_time=append_time,
         size=size,
         crc=crc,

@@ -10,12 +10,13 @@ from typing import Any, Final
 from eosdb.broker.core import Core
 from eosdb.coordinator.transactions.rows import TRANSACTIONAL_IDS
 from eosdb.errors import InvalidRequestError
+from eosdb.events.kinds import TransactionStateChanged
+from eosdb.events.names import member
 from eosdb.log import lives
 from eosdb.model.clock import format_time_ms
 from eosdb.model.damage import parsed, reads
 from eosdb.model.validation import check_identity, check_int
 from eosdb.model.values import (
-    CLASSIC,
     EPOCH_PER_TRANSACTION,
     TransactionState,
     TransactionToken,
@@ -37,16 +38,9 @@ SELECT h.position, json_object(
     'producer_id', h.producer_id, 'producer_epoch', h.producer_epoch,
     'from_state', h.from_state, 'to_state', h.to_state,
     'last_producer_epoch', h.producer_epoch - 1,
-    'transaction_version', ifnull(
-        json_extract(j.detail, '$.transaction_version'),
-        CASE
-            WHEN h.to_state LIKE 'Prepare%' AND json_type(j.detail, '$.groups') IS NULL
-                THEN {EPOCH_PER_TRANSACTION}
-            ELSE {CLASSIC}
-        END
-    )
+    'transaction_version', {member(TransactionStateChanged, "transaction_version")}
 )
-FROM transaction_history h JOIN journal j ON j.position = h.position
+FROM transaction_history h JOIN eosdb_journal j ON j.position = h.position
 WHERE h.transactional_id = ?
 """
 """The fields that determine the outcome; the last epoch is the one that a version 2 decision has
@@ -54,7 +48,7 @@ replaced."""
 _NEWEST_FIRST: Final = f"{_TRANSITIONS} AND h.position <= ? ORDER BY h.position DESC LIMIT ?"
 _FROM: Final = f"{_TRANSITIONS} AND h.position >= ? ORDER BY h.position LIMIT 1"
 _NEWEST: Final = (
-    "SELECT position FROM journal WHERE transactional_id = ? AND kind = 'TransactionStateChanged' "
+    "SELECT position FROM eosdb_journal WHERE transactional_id = ? AND kind = 'TransactionStateChanged' "
     "ORDER BY position DESC LIMIT 1"
 )
 _ROWS_AT_ONCE: Final = 300

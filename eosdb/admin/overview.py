@@ -81,7 +81,7 @@ _WAITING: Final = f"""
 _APPENDED: Final = """
     SELECT (
         SELECT coalesce(j.timestamp, r.timestamp)
-        FROM records r LEFT JOIN journal j ON j.position = r.position
+        FROM records r LEFT JOIN eosdb_journal j ON j.position = r.position
         WHERE r.partition_id = json_extract(wanted.value, '$[0]')
             AND r."offset" >= json_extract(wanted.value, '$[1]')
         ORDER BY r."offset" LIMIT 1

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from eosdb.broker.core import Core
+from eosdb.events.kinds import TransactionStateChanged
+from eosdb.events.names import member
 from eosdb.log import partition_rows
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import StoragePart, StorageStats, TopicStorage
-from eosdb.model.values import TransactionState
+from eosdb.model.values import COMPLETE_ABORT, COMPLETE_COMMIT
 from eosdb.store import journal, space
 from eosdb.store.schema import newest
 from eosdb.store.schema.guard import quoted
@@ -26,10 +28,9 @@ _ROW_OVERHEAD: Final = 6
 _EXACT: Final = "SELECT pageno FROM dbstat WHERE aggregate = 1 AND name = ?"
 """SQL for the number of pages of a tree. Their bytes overflow in SQLite before 3.41, from 2 GiB on."""
 _SCHEMA: Final = "sqlite_schema"
-_COMPLETE: Final = tuple(state.label for state in TransactionState if state.is_complete)
 _IS_COMPLETE: Final = (
-    "kind = 'TransactionStateChanged' AND ifnull(json_extract(detail, '$.to_state'), '') IN "
-    f"({', '.join('?' * len(_COMPLETE))})"
+    f"kind = 'TransactionStateChanged' AND {member(TransactionStateChanged, 'to_state')} "
+    f"IN ({COMPLETE_COMMIT.value}, {COMPLETE_ABORT.value})"
 )
 _POSITIONS: Final = 50_000
 """The number of events that are added up at a time. SQLite sorts them by topic in memory."""
@@ -66,7 +67,9 @@ def _read(
     used = pages.total - pages.free
     try:
         counts = {
-            tree.name: _pages_of(connection, tree.name) for tree in trees if tree.table == "journal"
+            tree.name: _pages_of(connection, tree.name)
+            for tree in trees
+            if tree.table == "eosdb_journal"
         }
         # The journal's pages are read twice, so they count twice. `records` has the pages left over.
         total, is_estimate = used + sum(counts.values()), False
@@ -85,7 +88,7 @@ def _read(
     free = StoragePart("free", "", pages.free * pages.size)
     accounted = sum(part.bytes for part in (*parts, free))
     other = StoragePart("other", "", pages.total * pages.size - accounted)
-    of_journal = sum(sizes[tree.name] for tree in trees if tree.table == "journal")
+    of_journal = sum(sizes[tree.name] for tree in trees if tree.table == "eosdb_journal")
     transactions, of_transactions, by_topic = _journal(
         connection, of_journal, lambda share: on_progress(used + int((total - used) * share), total)
     )
@@ -131,8 +134,9 @@ def _kind(tree: _Tree) -> str:
     if tree.table not in newest.tables():
         return "own index" if tree.is_index else "own table"
     if tree.table in newest.EVENT_TABLES:
-        return f"{tree.table} index" if tree.is_index else tree.table
-    kind = "baseline" if tree.table.startswith(newest.BASELINE_TABLE) else "state"
+        kind = tree.table.removeprefix("eosdb_")
+    else:
+        kind = "baseline" if tree.table.startswith(newest.BASELINE_TABLE) else "state"
     return f"{kind} index" if tree.is_index else kind
 
 
@@ -169,15 +173,15 @@ def _journal(
     and the bytes of events by topic (None: events of no topic)."""
     query = (
         "SELECT topic, transactional_id IS NOT NULL, "
-        f"sum({_content(_names(connection, 'table_info', 'journal'))}), sum({_IS_COMPLETE}) "
-        "FROM journal WHERE position > ? AND position <= ? GROUP BY 1, 2"
+        f"sum({_content(_names(connection, 'table_info', 'eosdb_journal'))}), sum({_IS_COMPLETE}) "
+        "FROM eosdb_journal WHERE position > ? AND position <= ? GROUP BY 1, 2"
     )
     sums: Counter[str | None] = Counter()
     transactions = of_transactions = 0
-    (first,) = connection.execute("SELECT min(position) FROM journal").fetchone()
+    (first,) = connection.execute("SELECT min(position) FROM eosdb_journal").fetchone()
     last = journal.last_position(connection)
     for after in range((first or 1) - 1, last, _POSITIONS):
-        rows = connection.execute(query, (*_COMPLETE, after, after + _POSITIONS))
+        rows = connection.execute(query, (after, after + _POSITIONS))
         for topic, is_of_one, size, completed in rows:
             sums[topic] += size
             of_transactions += size * is_of_one

@@ -52,13 +52,13 @@ def _sentence(entry: JournalEntry, transitions: dict[int, str]) -> str:
     where = f"{entry.topic}/{entry.partition}"
     match entry.kind:
         case "TransactionStateChanged":
-            groups = f", groups {', '.join(detail['groups'])}" if detail.get("groups") else ""
+            groups = f", groups {', '.join(detail['groups'])}" if detail["groups"] else ""
             return transitions.get(entry.position, entry.detail) + groups
         case "BatchAppended":
             first = detail["base_offset"]
-            return f"{where} offsets {first} to {first + detail.get('count', 1) - 1}"
+            return f"{where} offsets {first} to {first + detail['count'] - 1}"
         case "MarkerWritten":
-            return f"{where} offset {detail['offset']} {detail.get('control', 'COMMIT')}"
+            return f"{where} offset {detail['offset']} {detail['control']}"
         case "TxnOffsetsCommitted":
             offsets = (f"{o['topic']}/{o['partition']} at {o['offset']}" for o in detail["offsets"])
             return f"group {detail['group_id']}: {', '.join(offsets)}"

@@ -222,7 +222,6 @@ def _append(
     begins: bool,
 ) -> ProduceResult:
     transactional_id = request.transactional_id if batch.is_transactional else None
-    holder = None if transactional_id is None else transaction_rows.load(unit, transactional_id)
     attempts = core.attempts
     log_append.check_overtakes_nothing(unit, partition.partition_id, batch, attempts)
     result = log_append.append(
@@ -232,7 +231,6 @@ def _append(
         partition_rows.config(unit, partition.topic_id, core.config),
         request.now,
         transactional_id=transactional_id,
-        producer=None if holder is None else holder.producer,
         begins=begins,
     )
     attempts.forget(partition.partition_id, batch.producer_id)

@@ -16,16 +16,13 @@ from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
-from eosdb.events import encoding, kinds
-from eosdb.events.encoding import Lean, fill_in, kind_of
+from eosdb.events import kinds
 from eosdb.log import projection as log_projection
 from eosdb.model.values import (
     COMPLETE_COMMIT,
     EMPTY,
     EPOCH_PER_TRANSACTION,
-    ONGOING,
     GroupState,
-    TransactionState,
 )
 from eosdb.store.counters import set_counter
 from eosdb.store.writing.table import Table
@@ -124,36 +121,7 @@ if missing := [kind.__name__ for kind, handlers in _FOLDS.items() if not handler
     raise AssertionError(f"no projection folds {', '.join(missing)}")
 
 
-def apply(unit: Folding, row: kinds.Event | Lean, position: int) -> kinds.Event:
-    """Fold the event at `position` in the journal. Returns it with the fields that a lean row omits.
-    Raises TypeError for a row that does not fit the events before it."""
-    try:
-        event = fill_in(row, _expected(unit, row)) if isinstance(row, Lean) else row
-    except (KeyError, ValueError) as error:
-        raise TypeError(f"{kind_of(row).__name__}: {error!r}") from error
+def apply(unit: Folding, event: kinds.Event, position: int) -> None:
+    """Fold the event at `position` in the journal."""
     for handler in _FOLDS[type(event)]:
         handler(unit, event, position)
-    return event
-
-
-# decisions/0026: an event omits fields that follow from the state before it; this computes their values.
-def _expected(unit: Folding, row: Lean) -> kinds.Event:
-    """The event expected from the state before the row. Raises KeyError, TypeError and ValueError."""
-    before = None
-    if row.transactional_id is not None:
-        before = transaction_rows.load(unit, row.transactional_id)
-    if row.kind is kinds.TransactionStateChanged:
-        to_state = TransactionState.from_label(row.members.get("to_state", _ONGOING))
-        version = row.members.get("transaction_version", EPOCH_PER_TRANSACTION)
-        usual = transaction_rows.expected(before, to_state, version, row.timestamp)
-        if usual is None:
-            raise TypeError(f"the transactional id {row.transactional_id!r} is not known")
-        return usual
-    producer = None if before is None else before.producer
-    if row.kind is kinds.BatchAppended:
-        base_offset = row.members["base_offset"]
-        return encoding.batch(row.timestamp, row.transactional_id, base_offset, producer)
-    return encoding.marker(producer, transaction_rows.epoch(unit))
-
-
-_ONGOING: Final = ONGOING.label

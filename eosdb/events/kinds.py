@@ -2,8 +2,7 @@
 
 The projections in `log` and `coordinator` fold all materialized tables from the journal's events.
 `encoding` derives the form of rows from the classes, so a new field is added only here: last, and with a
-default for the events of earlier schemas. Some rows omit fields that can be derived (lean rows); events in
-memory always have all fields.
+default for the events of earlier schemas.
 """
 
 from __future__ import annotations
@@ -189,8 +188,8 @@ class TransactionStateChanged(NamedTuple):
     start_time_ms: int
     partitions: tuple[TopicPartition, ...]
     groups: tuple[str, ...]
-    next_producer_id: int = NO_PRODUCER_ID
     transaction_version: int = CLASSIC
+    next_producer_id: int = NO_PRODUCER_ID
 
 
 class TransactionalIdExpired(NamedTuple):

@@ -16,9 +16,8 @@ import threading
 from typing import Final, NamedTuple
 
 from eosdb import errors
-from eosdb.events import encoding
-from eosdb.events.encoding import NAMED
 from eosdb.events.kinds import BatchAppended, MarkerWritten, RecordsScheduled
+from eosdb.events.names import member
 from eosdb.log import checksum, lives, producer_rows
 from eosdb.log.batch import PreparedBatch
 from eosdb.log.partition_rows import Partition
@@ -172,11 +171,10 @@ def append(
     now_ms: int,
     *,
     transactional_id: str | None = None,
-    producer: ProducerIdAndEpoch | None = None,
     begins: bool = False,
 ) -> ProduceResult:
-    """Append the batch, unless it is a duplicate. `producer` is the coordinator's current one for the
-    transactional id. A batch that `begins` is the first of a version 2 transaction in this partition.
+    """Append the batch, unless it is a duplicate. A batch that `begins` is the first of a version 2
+    transaction in this partition.
     Raises MessageTooLargeError, InvalidRecordError, PolicyViolationError (the topic has moved away) and
     the errors of `judge` and `judge_by_rows`."""
     _check_fits(partition, batch, config)
@@ -203,8 +201,7 @@ def append(
         batch.is_transactional, newest, base_offset + newest_at, batch.stored_size,
         checksum.crc(batch.content_sums),
     ))  # fmt: skip
-    expected = encoding.batch(now_ms, transactional_id, base_offset, producer)
-    position = unit.record(event, expected)
+    position = unit.record(event)
     reach(Failpoint.APPEND_RECORDED)
     try:
         _insert_records(unit, event, position, batch, times, int(is_log_append_time))
@@ -232,10 +229,11 @@ _STORED_ROWS: Final = (
     'SELECT "offset" - ?, timestamp_type, timestamp, key, value, headers FROM records '
     'WHERE partition_id = ? AND "offset" BETWEEN ? AND ? ORDER BY "offset"'
 )
-_CRC: Final = """
-SELECT json_extract(detail, '$.crc') FROM journal
-WHERE position > (SELECT max(position) FROM journal) - 10000 AND kind = 'BatchAppended'
-    AND json_extract(detail, '$.partition_id') = ? AND json_extract(detail, '$.base_offset') = ?
+_CRC: Final = f"""
+SELECT {member(BatchAppended, "crc")} FROM eosdb_journal
+WHERE position > (SELECT max(position) FROM eosdb_journal) - 10000 AND kind = 'BatchAppended'
+    AND {member(BatchAppended, "partition_id")} = ?
+    AND {member(BatchAppended, "base_offset")} = ?
 """
 """SQL: the checksum of a batch whose records are removed, if its event is among the newest."""
 
@@ -340,10 +338,8 @@ def append_marker(
     transactional_id: str | None,
     now_ms: int,
     transaction_version: int = CLASSIC,
-    is_expected: bool = False,
 ) -> None:
-    """Write the control record that ends the producer's transaction in this partition. `is_expected` says
-    that producer and coordinator are the current ones of the transactional id. Raises
+    """Write the control record that ends the producer's transaction in this partition. Raises
     InvalidProducerEpochError and TransactionCoordinatorFencedError (see `check_marker`)."""
     producer_id, producer_epoch = producer
     entry = producer_rows.load(unit, partition.partition_id, producer_id)
@@ -354,12 +350,7 @@ def append_marker(
         now_ms, partition.topic, partition.partition, transactional_id, partition.partition_id, offset,
         producer_id, producer_epoch, coordinator_epoch, control,
     ))  # fmt: skip
-    expected = (
-        encoding.marker(producer, coordinator_epoch)
-        if is_expected
-        else encoding.marker(None, NAMED)
-    )
-    position = unit.record(event, expected)
+    position = unit.record(event)
     unit.insert(_RECORD, (
         partition.partition_id, offset, now_ms, 0, producer_id, 1, producer_epoch, NO_SEQUENCE, 0, position,
         control, None, None, None, checksum.MARKER,
@@ -491,11 +482,7 @@ def _stored_range(
     serial = sequence_round * SEQUENCE_COUNT + sequence
     if serial != base_serial:
         return StoredRange(occupied=serial <= last_serial)
-    base_offset, count = unit.execute(
-        "SELECT json_extract(detail, '$.base_offset'), ifnull(json_extract(detail, '$.count'), 1) "
-        "FROM journal WHERE position = ?",
-        (position,),
-    ).fetchone()
+    base_offset, count = unit.execute(_PLACE, (position,)).fetchone()
     if base_offset != offset:
         return StoredRange(occupied=True)
     return StoredRange(Duplicate(offset, offset + count - 1), count, occupied=True)
@@ -503,6 +490,12 @@ def _stored_range(
 
 _FEW: Final = 8
 """Batches of up to this many records share statements with others."""
+
+
+_PLACE: Final = (
+    f"SELECT {member(BatchAppended, 'base_offset')}, {member(BatchAppended, 'count')} "
+    "FROM eosdb_journal WHERE position = ?"
+)
 
 
 def _insert_records(

@@ -27,7 +27,7 @@ STORED_SIZE: Final = (
 """SQL: the bytes that one record counts for, as `PreparedBatch.stored_size` does for a batch."""
 OLDER_TIME: Final = (
     "min(timestamp, "
-    "ifnull((SELECT timestamp FROM journal WHERE position = records.position), timestamp))"
+    "ifnull((SELECT timestamp FROM eosdb_journal WHERE position = records.position), timestamp))"
 )
 """SQL: the time from which a record's age counts. A timestamp of the future counts from the append, or it
 would hold back retention and compaction for ever (KIP-937)."""

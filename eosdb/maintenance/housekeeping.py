@@ -23,7 +23,6 @@ from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.transactions import producer_ids
 from eosdb.errors import CorruptDatabaseError
 from eosdb.events import encoding
-from eosdb.events.encoding import Lean
 from eosdb.events.kinds import Event
 from eosdb.log import compaction, once, partition_rows, producer_rows, retention
 from eosdb.log.partition_rows import IsDue, Partition
@@ -444,11 +443,13 @@ _SIZE: Final = (
 )
 """SQL: the bytes of an event: its texts, and SQLite's overhead for the numbers and the row."""
 _SIZES: Final = (
-    f"SELECT position, {_SIZE} AS size FROM journal WHERE position > ? ORDER BY position LIMIT ?"
+    f"SELECT position, {_SIZE} AS size FROM eosdb_journal "
+    "WHERE position > ? ORDER BY position LIMIT ?"
 )
 _MEASURE: Final = f"SELECT max(position), ifnull(sum(size), 0) FROM ({_SIZES})"
 _NEXT: Final = (
-    "SELECT timestamp FROM journal WHERE position > ? AND position < ? ORDER BY position LIMIT 1"
+    "SELECT timestamp FROM eosdb_journal "
+    "WHERE position > ? AND position < ? ORDER BY position LIMIT 1"
 )
 _ROWS_LEFT: Final = (
     'SELECT 1 FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ? LIMIT 1'
@@ -457,7 +458,7 @@ _ROWS_LEFT: Final = (
 
 class _Sized(NamedTuple):
     position: int
-    event: Event | Lean
+    event: Event
     size: int
 
 
@@ -493,7 +494,7 @@ def advance(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
     if at != before:
         baseline.save(unit, at)
     unit.executemany(
-        "DELETE FROM journal WHERE position = ?",
+        "DELETE FROM eosdb_journal WHERE position = ?",
         [(position,) for position, event, _ in due if not _has_rows(unit, event)],
     )
     if due:
@@ -523,7 +524,7 @@ def _due(
     due: list[_Sized] = []
     folded, excess = 0, at.measured_bytes - config.history_retention_bytes
     rows = unit.execute(
-        f"SELECT {journal.COLUMNS}, {_SIZE} FROM journal WHERE position > ? AND position < ? "
+        f"SELECT {journal.COLUMNS}, {_SIZE} FROM eosdb_journal WHERE position > ? AND position < ? "
         f"ORDER BY position LIMIT {EVENTS_PER_UNIT}",
         (at.position, last),
     )
@@ -567,7 +568,7 @@ def _after(at: Baseline, due: Sequence[_Sized], rows_sum: int) -> Baseline:
     )
 
 
-def _has_rows(unit: Unit, event: Event | Lean) -> bool:
+def _has_rows(unit: Unit, event: Event) -> bool:
     """Whether a record of the event is stored, so that the event must stay in the journal."""
     where = encoding.place(event)
     return where is not None and unit.execute(_ROWS_LEFT, where).fetchone() is not None

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, Final
 
 from eosdb.errors import CorruptDatabaseError
-from eosdb.events.encoding import Lean, kind_of
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
 from eosdb.log import json_views
 from eosdb.model.failpoints import Failpoint, reach
@@ -26,7 +25,7 @@ _EVENTS_REMEMBERED: Final = 20_000
 _PROBLEMS_PER_TABLE: Final = 20
 _UNFOLDABLE: Final = (sqlite3.Error, TypeError, AttributeError, OverflowError)
 
-Inspect = Callable[[int, Event | Lean], None]
+Inspect = Callable[[int, Event], None]
 
 
 def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
@@ -59,16 +58,17 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
 
 def fold(
     unit: Unit,
-    events: Iterator[tuple[int, Event | Lean]],
+    events: Iterator[tuple[int, Event]],
     inspect: Inspect | None = None,
     *,
     after: int = 0,
 ) -> int:
     """Fold the events after position `after`, with bounded memory. Returns the number of all events.
-    `inspect` is called with each event; folded events have all their fields then."""
+    `inspect` is called with each event."""
     count, apply = 0, unit.projection
-    for position, row in events:
-        event = apply(unit, row, position) if position > after else row
+    for position, event in events:
+        if position > after:
+            apply(unit, event, position)
         if inspect is not None:
             inspect(position, event)
         count += 1
@@ -94,13 +94,11 @@ def verify(
         except _UNFOLDABLE as error:
             return 0, [f"baseline: a row cannot be what was stored ({error})"]
 
-        def followed(
-            events: Iterator[tuple[int, Event | Lean]],
-        ) -> Iterator[tuple[int, Event | Lean]]:
+        def followed(events: Iterator[tuple[int, Event]]) -> Iterator[tuple[int, Event]]:
             nonlocal last
             for position, event in events:
                 if position <= begun or position != last + 1:
-                    problems.extend(_misplaced(position, kind_of(event), begun, last))
+                    problems.extend(_misplaced(position, type(event), begun, last))
                 last = max(last, position)
                 yield position, event
 
@@ -152,7 +150,7 @@ def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int
     deferred here, because a deferred row may fail long after its event."""
     begun = last = baseline.read(connection).position
 
-    def note(position: int, _: Event | Lean) -> None:
+    def note(position: int, _: Event) -> None:
         nonlocal last
         last = position
 

@@ -16,6 +16,7 @@ from eosdb.broker.core import Core
 from eosdb.coordinator.projection import apply
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import LogCleaned, LogStartOffsetMoved
+from eosdb.events.names import member
 from eosdb.log import checksum
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import Partition, by_id, read_all, sound
@@ -36,19 +37,19 @@ from eosdb.store.writing.unit import Unit
 
 _NEWEST_AT: Final = """
 SELECT ifnull(max(position), 0) FROM (
-    SELECT position, timestamp FROM journal UNION ALL SELECT position, timestamp FROM eosdb_baseline
+    SELECT position, timestamp FROM eosdb_journal UNION ALL SELECT position, timestamp FROM eosdb_baseline
 )
 WHERE timestamp <= ?
 """
 """SQL. Includes the baseline, because the event at its position may have been deleted."""
 _TRIGGERS: Final = """
-SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN ('journal', 'records')
+SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN ('eosdb_journal', 'records')
 """
-_CLEANED: Final = """
-SELECT json_extract(detail, '$.partition_id'), max(json_extract(detail, '$.clean_offset'))
-FROM journal WHERE kind = 'LogCleaned' AND position > ? GROUP BY 1
+_CLEANED: Final = f"""
+SELECT {member(LogCleaned, "partition_id")}, max({member(LogCleaned, "clean_offset")})
+FROM eosdb_journal WHERE kind = 'LogCleaned' AND position > ? GROUP BY 1
 """
-_FIRST_EVENT: Final = "SELECT min(timestamp) FROM journal"
+_FIRST_EVENT: Final = "SELECT min(timestamp) FROM eosdb_journal"
 
 
 def restore_to(
@@ -131,7 +132,7 @@ def _cut_after(
     triggers = connection.execute(_TRIGGERS).fetchall()
     for name, _ in triggers:
         connection.execute(f'DROP TRIGGER "{name}"')
-    connection.execute("DELETE FROM journal WHERE position > ?", (position,))
+    connection.execute("DELETE FROM eosdb_journal WHERE position > ?", (position,))
     connection.execute("DELETE FROM records WHERE position > ?", (position,))
     at = baseline.read(connection)
     baseline.save(connection, at._replace(measured_position=at.position, measured_bytes=0))

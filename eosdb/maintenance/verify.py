@@ -23,7 +23,6 @@ from eosdb.broker.core import Core
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.projection import apply
 from eosdb.events import encoding
-from eosdb.events.encoding import Lean
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
 from eosdb.log import checksum
 from eosdb.log.batch import STORED_SIZE
@@ -33,10 +32,7 @@ from eosdb.model import threads
 from eosdb.model.clock import Clock
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.values import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     NO_SEQUENCE,
-    ProducerIdAndEpoch,
     RebuildReport,
     VerifyReport,
 )
@@ -98,10 +94,6 @@ WHERE partition_id = at AND "offset" = from_offset AND timestamp = at_time
     AND key IS NULL AND value IS NULL AND headers IS NULL AND {checksum.CONTENT} = {checksum.MARKER}
 """
 """SQL that counts the markers with the expected row."""
-_WRITTEN_BY: Final = """
-SELECT producer_id, producer_epoch FROM records
-WHERE partition_id = ? AND "offset" BETWEEN ? AND ? ORDER BY "offset" LIMIT 1
-"""
 _AT_ONCE: Final = 200
 _AT_ONCE_BYTES: Final = 1024 * 1024
 
@@ -167,15 +159,8 @@ class RecordCheck:
         self._rows = 0
         self.problems: list[str] = []
 
-    def inspect(self, position: int, row: Event | Lean) -> None:
+    def inspect(self, position: int, event: Event) -> None:
         """Compare an event with its rows, perhaps later together with other events."""
-        try:
-            event = self._whole(row) if isinstance(row, Lean) else row
-        except (KeyError, TypeError, ValueError) as error:
-            self.problems.append(
-                f"journal: the event at position {position} lacks fields of its records ({error!r})"
-            )
-            return
         if not isinstance(event, BatchAppended | MarkerWritten):
             return
         where = encoding.place(event)
@@ -191,20 +176,6 @@ class RecordCheck:
         self._pending_bytes += event.size if isinstance(event, BatchAppended) else 0
         if len(self._pending) == _AT_ONCE or self._pending_bytes > _AT_ONCE_BYTES:
             self._look_at_pending()
-
-    def _whole(self, row: Lean) -> Event:
-        """Add the omitted fields to an event at or before the baseline. The state before it is unknown, so
-        the producer is taken from the first record, which has a checksum. Raises KeyError, TypeError and
-        ValueError."""
-        where = encoding.place(row)
-        stored = self._connection.execute(_WRITTEN_BY, where or (-1, 0, 0)).fetchone()
-        producer = ProducerIdAndEpoch(*stored or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH))
-        if row.kind is BatchAppended:
-            first = row.members["base_offset"]
-            usual: Event = encoding.batch(row.timestamp, row.transactional_id, first, producer)
-        else:
-            usual = encoding.marker(producer, -1)
-        return encoding.fill_in(row, usual)
 
     def _check_place(self, position: int, where: encoding.Place) -> None:
         expected = self._ends.get(where.partition_id, 0)

@@ -188,8 +188,7 @@ class SnapshotEntry:
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """A stored event; `detail` is its JSON object without the fields that can be derived from other columns
-    or tables (docs/sql.md)."""
+    """A stored event; `detail` is a JSON object with its values by name, as in the view `journal`."""
 
     position: int
     kind: str

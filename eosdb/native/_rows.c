@@ -388,58 +388,6 @@ static PyObject *cells(PyObject *self, PyObject *const *args, Py_ssize_t count)
     return all;
 }
 
-/* -- the JSON of an event, as eosdb/events/encoding.py defines it -------------------------------------------- */
-
-/* lean((first, since, names, texts, required), event, expected): the object of the fields from `first` on that are
-not as expected; None if no required one is left out. A field without a function for its text is a number, and the
-one at `since` a time, written as its age. */
-static PyObject *lean(PyObject *self, PyObject *const *args, Py_ssize_t count)
-{
-    PyObject *names, *texts, *required;
-    int first, since;
-    char text[1024] = "{", digits[24], *end = text + 1;
-    if (count != 3 || !PyTuple_Check(args[0]) || !PyTuple_Check(args[1]) || !PyTuple_Check(args[2]))
-        return PyErr_Format(PyExc_TypeError, "expected three tuples");
-    if (!PyArg_ParseTuple(args[0], "iiO!O!S", &first, &since, &PyTuple_Type, &names, &PyTuple_Type, &texts, &required))
-        return NULL;
-    int is_whole = since < 0;
-    for (Py_ssize_t i = first, k = 0; i < PyTuple_Size(args[1]); i++, k++) {
-        PyObject *value = PyTuple_GetItem(args[1], i), *usual = PyTuple_GetItem(args[2], i);
-        PyObject *name = PyTuple_GetItem(names, k), *of = PyTuple_GetItem(texts, k), *made = NULL;
-        const char *is_named = NULL, *is_value = NULL;
-        Py_ssize_t name_size = 0, size = 0;
-        int is_usual = !usual || !name || !of ? -1 : PyObject_RichCompareBool(value, usual, Py_EQ);
-        if (is_usual < 0) return NULL;
-        if (is_usual) {
-            is_whole = is_whole && !PyBytes_AsString(required)[k];
-            continue;
-        }
-        if (of != Py_None) {
-            if ((made = PyObject_CallFunctionObjArgs(of, value, NULL)) != NULL)
-                is_value = PyUnicode_AsUTF8AndSize(made, &size);
-        } else if (PyLong_CheckExact(value)) {
-            i64 number = PyLong_AsLongLong(value);
-            if (i == since && !PyErr_Occurred() &&
-                __builtin_sub_overflow(PyLong_AsLongLong(PyTuple_GetItem(args[1], 0)), number, &number))
-                PyErr_SetString(PyExc_OverflowError, "a large age");
-            is_value = decimal(digits + sizeof digits, number), size = digits + sizeof digits - is_value;
-        } else
-            PyErr_SetString(PyExc_TypeError, "expected a number");
-        if (is_value != NULL && !PyErr_Occurred()) is_named = PyUnicode_AsUTF8AndSize(name, &name_size);
-        if (is_named != NULL && name_size + size + 2 < text + sizeof text - end) {
-            if (end > text + 1) *end++ = ',';
-            end = (char *)memcpy(end, is_named, (size_t)name_size) + name_size;
-            end = (char *)memcpy(end, is_value, (size_t)size) + size;
-        } else if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_OverflowError, "the text is long");
-        Py_XDECREF(made);
-        if (PyErr_Occurred()) return NULL;
-    }
-    if (is_whole) Py_RETURN_NONE;
-    *end++ = '}';
-    return PyUnicode_FromStringAndSize(text, end - text);
-}
-
 /* -- what was read, as Python's values ------------------------------------------------------------------- */
 
 /* Find a part of a row. Returns 0 if damaged bytes would place it outside of the buffer. */
@@ -746,7 +694,6 @@ static PyMethodDef METHODS[] = {
     {"columns", columns, METH_O, NULL}, {"batches", batches, METH_O, NULL}, {"records", records, METH_VARARGS, NULL},
     {"examined", examined, METH_VARARGS, NULL}, {"inserted", inserted, METH_VARARGS, NULL},
     {"changed", changed, METH_O, NULL}, {"row_checksum", FAST(row_checksum)}, {"cells", FAST(cells)},
-    {"lean", FAST(lean)},
     {"opened", opened, METH_O, NULL}, {"find", find, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_rows", NULL, -1, METHODS, NULL, NULL, NULL, NULL};

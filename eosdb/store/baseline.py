@@ -241,6 +241,6 @@ def forget_events(unit: Unit, partition_id: int, deleted: Iterable[Sequence[int]
     if first:
         parameters = (partition_id, json.dumps([*first.items()]))
         unit.executemany(
-            "DELETE FROM journal WHERE position = ?",
+            "DELETE FROM eosdb_journal WHERE position = ?",
             unit.execute(_EVENTS_WITHOUT_ROWS, parameters).fetchall(),
         )

@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 
 from eosdb.errors import CorruptDatabaseError, InvalidRequestError
 from eosdb.events import encoding
-from eosdb.events.encoding import Lean
 from eosdb.events.kinds import Event
 from eosdb.model.reports import JournalEntry
 from eosdb.store.schema import file_id
@@ -24,10 +23,12 @@ from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import LAST_POSITION
 
 COLUMNS: Final = "position, kind, timestamp, topic, partition, transactional_id, detail"
-_SELECT: Final = f"SELECT {COLUMNS}, checksum FROM journal WHERE position > ? ORDER BY position"
+_SELECT: Final = (
+    f"SELECT {COLUMNS}, checksum FROM eosdb_journal WHERE position > ? ORDER BY position"
+)
 _OF_ID: Final = f"SELECT {COLUMNS} FROM journal WHERE transactional_id = ? ORDER BY position"
-_AT: Final = f"SELECT {COLUMNS} FROM journal WHERE position = ?"
-_FIRST_AFTER: Final = "SELECT min(position) FROM journal WHERE position > ?"
+_AT: Final = f"SELECT {COLUMNS} FROM eosdb_journal WHERE position = ?"
+_FIRST_AFTER: Final = "SELECT min(position) FROM eosdb_journal WHERE position > ?"
 _PAGE: Final = 1_000
 _SPAN: Final = 100_000
 """The most positions that one page scans, so that a rarely matching filter holds no snapshot for long."""
@@ -38,7 +39,7 @@ def events(
     on_altered: Callable[[int], None] | None = None,
     *,
     after: int = 0,
-) -> Generator[tuple[int, Event | Lean], None, None]:
+) -> Generator[tuple[int, Event], None, None]:
     """Yield position and event for every event after a position, oldest first, with bounded memory.
     `on_altered` is called with the position of each event with a wrong checksum. Raises
     CorruptDatabaseError for a row that is not an event."""
@@ -48,7 +49,7 @@ def events(
         yield event_of(row)
 
 
-def event_of(row: Sequence[Any]) -> tuple[int, Event | Lean]:
+def event_of(row: Sequence[Any]) -> tuple[int, Event]:
     """Return position and event of a row of `COLUMNS`. Raises CorruptDatabaseError."""
     try:
         return row[0], encoding.read(row[1:])

@@ -36,8 +36,6 @@ _WRITES: Final = re.compile(
     r"(\s|--.*\n|/\*[^*]*\*+([^/*][^*]*\*+)*/)*"  # Comments are no part of the statement.
     r"(ATTACH|PRAGMA\s+(\w+\s*\.\s*)?(journal_mode\s*[=(]|wal_checkpoint))", re.I
 )  # fmt: skip
-_JOURNAL: Final = "Every event, in one total order."
-"""The description of the journal, a table that is documented with the views."""
 
 
 def info(store: Store) -> dict[str, object]:
@@ -182,7 +180,7 @@ _REFUSED: Final = (
 
 
 def describe_views(connection: sqlite3.Connection) -> list[ViewDescription]:
-    """Describe the documented views and the journal, with their columns in this file. A view's
+    """Describe the documented views, with their columns in this file. A view's
     description is the first sentence of the comment above its definition."""
     texts = {name: _first_sentence(sql) for name, sql in newest.views().items()}
     return [
@@ -191,7 +189,7 @@ def describe_views(connection: sqlite3.Connection) -> list[ViewDescription]:
             tuple(row[1] for row in connection.execute(f'PRAGMA table_info("{name}")')),
             text,
         )
-        for name, text in (*texts.items(), ("journal", _JOURNAL))
+        for name, text in texts.items()
     ]
 
 
@@ -202,6 +200,8 @@ def _first_sentence(sql: str) -> str:
 
 
 _COMPUTED = {
+    "journal": {"detail": "TEXT"},
+    "transactions": {"partitions": "TEXT"},
     "consumer_offsets": {"readable_lag": "INTEGER", "held_back": "INTEGER"},
     "partition_offsets": {},
     "transaction_history": {

@@ -1,4 +1,4 @@
-CREATE TABLE journal (
+CREATE TABLE eosdb_journal (
     position INT NOT NULL PRIMARY KEY,
     kind TEXT NOT NULL,
     timestamp INT NOT NULL,
@@ -9,7 +9,7 @@ CREATE TABLE journal (
     checksum INT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX journal_transactions ON journal (transactional_id, position)
+CREATE INDEX eosdb_journal_transactions ON eosdb_journal (transactional_id, position)
     WHERE kind = 'TransactionStateChanged';
 
 CREATE TABLE records (
@@ -610,7 +610,7 @@ CREATE TABLE eosdb_baseline_leader_epochs (
     PRIMARY KEY (partition_id, leader_epoch)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TRIGGER journal_refuses_update BEFORE UPDATE ON journal
+CREATE TRIGGER eosdb_journal_refuses_update BEFORE UPDATE ON eosdb_journal
     BEGIN SELECT RAISE(ABORT, 'the journal is append only'); END;
 
 CREATE TRIGGER records_refuse_update BEFORE UPDATE ON records
@@ -631,7 +631,7 @@ CREATE TRIGGER eosdb_baseline_refuses_to_go_back BEFORE UPDATE ON eosdb_baseline
 CREATE TRIGGER eosdb_baseline_refuses_delete BEFORE DELETE ON eosdb_baseline
     BEGIN SELECT RAISE(ABORT, 'the baseline moves forward only'); END;
 
-CREATE TRIGGER journal_refuses_delete BEFORE DELETE ON journal
+CREATE TRIGGER eosdb_journal_refuses_delete BEFORE DELETE ON eosdb_journal
     WHEN OLD.position > coalesce((SELECT position FROM eosdb_baseline), 0)
     BEGIN SELECT RAISE(ABORT, 'the journal is append only'); END;
 

@@ -47,7 +47,7 @@ def test_the_parts_add_up_to_the_file(db: eosdb.Database, db_path: Path) -> None
     kinds = {part.name: part.kind for part in found.parts}
     assert kinds["records"] == "records"
     assert kinds["records_offset"] == "records index"
-    assert kinds["journal_transactions"] == "journal index"
+    assert kinds["eosdb_journal_transactions"] == "journal index"
     assert kinds["partitions"] == "state"
     assert kinds["partitions_topic_id"] == "state index"
     assert kinds["eosdb_baseline_partitions"] == "baseline"
@@ -69,7 +69,7 @@ def test_a_topic_has_its_records_and_its_events(db: eosdb.Database) -> None:
     assert 0.2 * journal < large.journal_bytes + small.journal_bytes < journal
     assert found.transactions == TRANSACTIONS
     ((content,),) = db.query(
-        "SELECT sum(length(detail)) FROM journal WHERE transactional_id IS NOT NULL"
+        "SELECT sum(length(detail)) FROM eosdb_journal WHERE transactional_id IS NOT NULL"
     ).rows
     assert content < found.bytes_per_transaction * TRANSACTIONS < journal
 

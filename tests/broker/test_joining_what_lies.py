@@ -163,7 +163,7 @@ def test_a_transaction_or_savepoint_that_is_ignored_is_noticed(
     "trigger",
     [
         "BEFORE INSERT ON records BEGIN SELECT RAISE(IGNORE); END",
-        "BEFORE INSERT ON journal BEGIN SELECT RAISE(IGNORE); END",
+        "BEFORE INSERT ON eosdb_journal BEGIN SELECT RAISE(IGNORE); END",
         "BEFORE UPDATE ON partitions BEGIN SELECT RAISE(IGNORE); END",
         "BEFORE UPDATE ON group_offsets BEGIN SELECT RAISE(IGNORE); END",
         "AFTER UPDATE ON partitions BEGIN UPDATE partitions SET size_bytes = 0; END",

@@ -72,7 +72,7 @@ def test_the_check_of_a_file_from_elsewhere_ends_with_its_process(
     with eosdb.connect(path) as db:
         db.admin.create_topic("t")
     long = "'[' || replace(hex(zeroblob(25000000)), '00', '0,') || '0]'"
-    altered(path, f"UPDATE journal SET detail = {long}", table="journal")
+    altered(path, f"UPDATE eosdb_journal SET detail = {long}", table="eosdb_journal")
     process = start("verify", "--untrusted")
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     while not (others := children.read_text().split()):

@@ -45,7 +45,7 @@ def test_the_page_describes_the_views_there_are(db: eosdb.Database) -> None:
     found = {
         name for (name,) in db.query("SELECT name FROM sqlite_master WHERE type = 'view'").rows
     }
-    assert set(VIEWS) == found | {"journal"}
+    assert set(VIEWS) == found
 
 
 def test_the_page_describes_the_columns_there_are(db: eosdb.Database) -> None:

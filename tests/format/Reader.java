@@ -36,7 +36,7 @@ public class Reader {
         + " WHERE r.\"offset\" >= p.log_start_offset AND r.\"offset\" < p.last_stable_offset"
         + " AND r.control IS NULL AND NOT " + ABORTED;
     static final List<String> CHECKED = List.of(
-        "journal", "partitions", "transaction_index", "eosdb_file", "eosdb_baseline", "group_sessions");
+        "eosdb_journal", "partitions", "transaction_index", "eosdb_file", "eosdb_baseline", "group_sessions");
     static final String HERE = " FROM records WHERE partition_id = ? AND \"offset\" >= ? AND \"offset\" < ?";
 
     final Connection file;
@@ -79,13 +79,8 @@ public class Reader {
                 row.getString(8)));
         each("SELECT group_id, topic, partition, committed_offset, metadata FROM group_offsets"
             + " ORDER BY group_id, topic, partition", row -> offset(row));
-        each("SELECT transactional_id, producer_id, producer_epoch, state, start_time, ("
-            + "  SELECT json_group_array(json_array(topic, partition)) FROM ("
-            + "    SELECT json_extract(value, '$.topic') AS topic,"
-            + "      json_extract(value, '$.partition') AS partition"
-            + "    FROM json_each(t.partitions) ORDER BY 1, 2))"
-            + " FROM transactional_ids t"
-            + " WHERE state IN ('Ongoing', 'PrepareCommit', 'PrepareAbort') ORDER BY transactional_id",
+        each("SELECT transactional_id, producer_id, producer_epoch, state, start_time, partitions"
+            + " FROM transactional_ids WHERE state IN ('Ongoing', 'PrepareCommit', 'PrepareAbort') ORDER BY transactional_id",
             row -> print("open", quoted(row.getString(1)), row.getLong(2), row.getLong(3),
                 quoted(row.getString(4)), row.getLong(5), row.getString(6)));
         List<String> copies = new ArrayList<>();
@@ -122,7 +117,7 @@ public class Reader {
         }
         each("SELECT * FROM partitions ORDER BY topic, partition", row -> ofPartition(row));
         each("SELECT position, partition_id, \"offset\" FROM records r WHERE NOT EXISTS"
-            + " (SELECT 1 FROM journal j WHERE j.position = r.position) ORDER BY 1, 2, 3",
+            + " (SELECT 1 FROM eosdb_journal j WHERE j.position = r.position) ORDER BY 1, 2, 3",
             row -> print("wrong", quoted("events"), List.of(row.getLong(2), row.getLong(3), row.getLong(1))));
     }
 

@@ -12,7 +12,6 @@ State is folded from the baseline and the events behind it. Each line of the ans
     ["open", transactional id, producer id, epoch, state, start, partitions]
     ["altered", table, row]   a row that does not fit its checksum
     ["wrong", invariant, where]   an invariant of the page that does not hold
-    ["event", position, kind, members]   each event of the kinds that may be lean, whole
 """
 
 from __future__ import annotations
@@ -31,49 +30,50 @@ EOSDB = 1701802852
 SCHEMA = 1
 MODULUS = 70368744177643
 CHECKED = (
-    "journal", "partitions", "transaction_index", "eosdb_file", "eosdb_baseline", "group_sessions",
+    "eosdb_journal", "partitions", "transaction_index", "eosdb_file", "eosdb_baseline", "group_sessions",
 )  # fmt: skip
 """Tables whose rows have checksums, beside those of the baseline."""
-KINDS = """
-TopicCreated PartitionsAdded TopicConfigAltered TopicDeleted BatchAppended MarkerWritten LogCleaned
-LogStartOffsetMoved ProducersExpired SnapshotTaken ProducerIdBlockAllocated CoordinatorElected
-TransactionStateChanged TransactionalIdExpired ProducerIdsForgotten GroupChanged ConsumerGroupChanged
-GroupConfigAltered LifeBegan OffsetsCommitted TxnOffsetsCommitted OffsetsDeleted IdempotencyKeyUsed
-IdempotencyKeysExpired RecordsScheduled ScheduledRecordsRemoved
-SinkBatchAppended SinksExpired ViewCreated ViewDropped AclAdded AclRemoved
-ScramCredentialSet ScramCredentialRemoved
-"""
-WHOLE = {
-    "BatchAppended": {
-        "partition_id", "base_offset", "count", "producer_id", "producer_epoch", "base_sequence",
-        "is_transactional", "max_timestamp", "max_timestamp_offset", "size", "crc",
-    },
-    "MarkerWritten": {
-        "partition_id", "offset", "producer_id", "producer_epoch", "coordinator_epoch", "control",
-    },
-    "TransactionStateChanged": {
-        "producer_id", "producer_epoch", "last_producer_epoch", "previous_producer_id", "from_state",
-        "to_state", "timeout_ms", "start_time_ms", "partitions", "groups",
-    },
-}  # fmt: skip
-"""The members without a default, of the kinds that may be lean."""
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "BatchAppended": {},
-    "MarkerWritten": {},
-    "TransactionStateChanged": {"next_producer_id": -1, "transaction_version": 1},
+KINDS: dict[str, str] = {
+    "TopicCreated": "topic_id first_partition_id partitions config",
+    "PartitionsAdded": "topic_id first_partition_id first_partition partitions",
+    "TopicConfigAltered": "topic_id config",
+    "TopicDeleted": "topic_id",
+    "BatchAppended": "partition_id base_offset count producer_id producer_epoch base_sequence "
+    "is_transactional max_timestamp max_timestamp_offset size crc",
+    "MarkerWritten": "partition_id offset producer_id producer_epoch coordinator_epoch control",
+    "LogCleaned": "partition_id clean_offset removed size horizons expired_horizons unindexed "
+    "passed_sum removed_sum",
+    "LogStartOffsetMoved": "partition_id log_start_offset size reason cleaned_sum",
+    "TransactionStateChanged": "producer_id producer_epoch last_producer_epoch previous_producer_id "
+    "from_state to_state timeout_ms start_time_ms partitions groups transaction_version "
+    "next_producer_id",
+    "OffsetsCommitted": "group_id offsets",
+    "TxnOffsetsCommitted": "group_id producer_id producer_epoch offsets",
+    "OffsetsDeleted": "group_id partitions reason",
 }
+"""The kinds that this reader folds, with the names of their values."""
+OTHERS = """
+ProducersExpired SnapshotTaken ProducerIdBlockAllocated CoordinatorElected TransactionalIdExpired
+ProducerIdsForgotten GroupChanged ConsumerGroupChanged GroupConfigAltered LifeBegan IdempotencyKeyUsed
+IdempotencyKeysExpired RecordsScheduled ScheduledRecordsRemoved SinkBatchAppended SinksExpired ViewCreated
+ViewDropped AclAdded AclRemoved ScramCredentialSet ScramCredentialRemoved
+"""
+DEFAULTS = {"transaction_version": 1, "next_producer_id": -1}
 OF_AN_ID = {
     "producer_id": "producer_id",
     "producer_epoch": "producer_epoch",
-    "last_producer_epoch": "last_producer_epoch",
     "previous_producer_id": "previous_producer_id",
     "to_state": "state",
-    "timeout_ms": "timeout_ms",
     "start_time_ms": "start_time",
-    "next_producer_id": "next_producer_id",
+    "partitions": "partitions",
     "transaction_version": "transaction_version",
 }
-"""Members of an event, and the columns of `transactional_ids` that have them."""
+"""Values of an event, and the columns of `transactional_ids` that have them."""
+STATES = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+    "PrepareEpochFence",
+)  # fmt: skip
+"""The names of the states, by their codes."""
 AT_REST = ("Empty", "CompleteCommit", "CompleteAbort")
 
 
@@ -119,10 +119,7 @@ class Reader:
         self.topics: dict[int, tuple[str, Any]] = {}
         self.partitions: dict[int, Partition] = {}
         self.ids: dict[str, dict[str, Any]] = {}
-        """The members of each transactional id's newest event."""
-        self.coordinator_epoch = 0
-        self.events: list[list[Any]] = []
-        """Those that may be lean, whole."""
+        """The values of each transactional id's newest event."""
         self.wrong: list[list[Any]] = []
         self.offsets: dict[Key, Committed] = {}
         self.pending: dict[tuple[int, *Key], Committed] = {}
@@ -130,7 +127,7 @@ class Reader:
         self.begin_with_the_baseline()
         for event in self.rows(
             "SELECT position, kind, timestamp, topic, partition, transactional_id, detail "
-            "FROM journal WHERE position > ? ORDER BY position",
+            "FROM eosdb_journal WHERE position > ? ORDER BY position",
             position,
         ):
             position += 1
@@ -178,17 +175,12 @@ class Reader:
             "FROM eosdb_baseline_transaction_index"
         ):
             self.partitions[partition_id].aborted.append((entry[0], entry[1], entry[2]))
-        for name, partitions, groups, *values in self.rows(
-            f"SELECT transactional_id, partitions, groups, {', '.join(OF_AN_ID.values())} "
+        for name, *values in self.rows(
+            f"SELECT transactional_id, {', '.join(OF_AN_ID.values())} "
             "FROM eosdb_baseline_transactional_ids"
         ):
-            members = dict(zip(OF_AN_ID, values, strict=True))
-            joined = {"partitions": json.loads(partitions), "groups": json.loads(groups)}
-            self.ids[name] = members | joined
-        for (epoch,) in self.rows(
-            "SELECT value FROM eosdb_baseline_counters WHERE name = 'coordinator_epoch'"
-        ):
-            self.coordinator_epoch = epoch
+            self.ids[name] = dict(zip(OF_AN_ID, values, strict=True))
+            self.ids[name]["partitions"] = json.loads(self.ids[name]["partitions"])
         for group, topic, partition, *committed in self.rows(
             "SELECT group_id, topic, partition, committed_offset, metadata, commit_position "
             "FROM eosdb_baseline_group_offsets"
@@ -202,15 +194,17 @@ class Reader:
             self.pending[key] = (committed[0], committed[1], committed[2])
 
     def fold(self, position: int, kind: str, *row: Any) -> None:
-        timestamp, topic, partition, transactional_id, detail = row
-        members = json.loads(detail)
-        known = {*WHOLE.get(kind, ()), *DEFAULTS.get(kind, ()), "age_ms"}
-        if kind not in KINDS.split() or (kind in WHOLE and not members.keys() <= known):
+        _, topic, partition, transactional_id, detail = row
+        if kind not in KINDS:
+            if kind not in OTHERS.split():
+                self.wrong.append(["wrong", "kinds", [position]])
+            return
+        names, values = KINDS[kind].split(), json.loads(detail)
+        if len(values) > len(names):
             self.wrong.append(["wrong", "kinds", [position]])
             return
-        if kind in WHOLE:
-            members = self.whole(kind, timestamp, topic, partition, transactional_id, members)
-            self.events.append(["event", position, kind, members])
+        absent = names[len(values) :]
+        members = dict(zip(names, [*values, *map(DEFAULTS.__getitem__, absent)], strict=True))
         if kind == "TransactionStateChanged":
             self.change(transactional_id, members)
         elif kind == "BatchAppended":
@@ -227,56 +221,21 @@ class Reader:
                 log.aborted.append((members["producer_id"], first, members["offset"]))
             log.end = members["offset"] + 1
         else:
-            of_kind: Callable[..., None] | None = getattr(self, f"on_{kind}", None)
-            if of_kind is not None:
-                columns = {"topic": topic, "partition": partition, "position": position}
-                of_kind(**columns, **{f"m_{name}": value for name, value in members.items()})
+            of_kind: Callable[..., None] = getattr(self, f"on_{kind}")
+            columns = {"topic": topic, "partition": partition, "position": position}
+            of_kind(**columns, **{f"m_{name}": value for name, value in members.items()})
 
     def check_place(self, position: int, log: Partition, first: int) -> None:
         if first != log.end:
             self.wrong.append(["wrong", "places", [position]])
 
     def change(self, transactional_id: str, members: dict[str, Any]) -> None:
+        members = members | {"to_state": STATES[members["to_state"]]}
         self.ids[transactional_id] = members
         if members["to_state"].startswith("Complete"):
             is_second = members["transaction_version"] == 2
             producer = members["previous_producer_id" if is_second else "producer_id"]
             self.end_pending(producer, is_committed=members["to_state"] == "CompleteCommit")
-
-    # -- what a lean event leaves out ---------------------------------------------------------
-
-    def whole(
-        self,
-        kind: str,
-        timestamp: int,
-        topic: str | None,
-        partition: int | None,
-        transactional_id: str | None,
-        members: dict[str, Any],
-    ) -> dict[str, Any]:
-        """The event's members with those that its row leaves out."""
-        if WHOLE[kind] <= members.keys():
-            return DEFAULTS[kind] | members
-        before = self.ids.get(transactional_id) if transactional_id is not None else None
-        if kind == "TransactionStateChanged":
-            tp = [] if topic is None else [{"topic": topic, "partition": partition}]
-            members = members | {"partitions": [*members.get("partitions", []), *tp]}
-            return filled_in(before, timestamp, {"groups": []} | members)
-        usual: dict[str, Any] = {"producer_id": -1, "producer_epoch": -1}
-        if before is not None:
-            usual = {name: before[name] for name in usual}
-        if kind == "MarkerWritten":
-            usual |= {"coordinator_epoch": self.coordinator_epoch, "control": "COMMIT"}
-            return usual | members
-        in_transaction = transactional_id is not None
-        usual |= {"count": 1, "base_sequence": 0 if in_transaction else -1}
-        usual["is_transactional"] = in_transaction
-        usual["max_timestamp"] = timestamp - members.pop("age_ms", 0)
-        usual["max_timestamp_offset"] = members["base_offset"]
-        return usual | members
-
-    def on_CoordinatorElected(self, m_epoch: int, **_: object) -> None:
-        self.coordinator_epoch = m_epoch
 
     # -- offsets of groups --------------------------------------------------------------------
 
@@ -290,7 +249,7 @@ class Reader:
         if key not in self.offsets or self.offsets[key][2] < committed[2]:
             self.offsets[key] = committed
 
-    # -- the other kinds, by name; `m_…` are members of the detail ----------------------------
+    # -- the other kinds, by name; `m_…` are values of the detail ----------------------------
 
     def on_TopicCreated(
         self, topic: str, m_topic_id: int, m_first_partition_id: int, m_partitions: int,
@@ -337,24 +296,22 @@ class Reader:
         log.aborted = [entry for entry in log.aborted if entry[2] not in m_expired_horizons]
 
     def on_OffsetsCommitted(
-        self, position: int, m_group_id: str, m_offsets: list[dict[str, Any]], **_: object
+        self, position: int, m_group_id: str, m_offsets: list[list[Any]], **_: object
     ) -> None:
-        for of in m_offsets:
-            key = (m_group_id, of["topic"], of["partition"])
-            self.commit(key, (of["offset"], of["metadata"], position))
+        for topic, partition, offset, _leader_epoch, metadata in m_offsets:
+            self.commit((m_group_id, topic, partition), (offset, metadata, position))
 
     def on_TxnOffsetsCommitted(
-        self, position: int, m_group_id: str, m_producer_id: int, m_offsets: list[dict[str, Any]],
+        self, position: int, m_group_id: str, m_producer_id: int, m_offsets: list[list[Any]],
         **_: object,
     ) -> None:  # fmt: skip
-        for of in m_offsets:
-            key = (m_producer_id, m_group_id, of["topic"], of["partition"])
-            self.pending[key] = (of["offset"], of["metadata"], position)
+        for topic, partition, offset, _leader_epoch, metadata in m_offsets:
+            self.pending[m_producer_id, m_group_id, topic, partition] = (offset, metadata, position)
 
     def on_OffsetsDeleted(
-        self, m_group_id: str, m_partitions: list[dict[str, Any]], **_: object
+        self, m_group_id: str, m_partitions: list[list[Any]], **_: object
     ) -> None:
-        for key in [(m_group_id, *pair(tp)) for tp in m_partitions]:
+        for key in [(m_group_id, topic, partition) for topic, partition in m_partitions]:
             self.offsets.pop(key, None)
             for pending in [pending for pending in self.pending if pending[1:] == key]:
                 del self.pending[pending]
@@ -387,8 +344,7 @@ class Reader:
         for name, state in sorted(self.ids.items()):
             if state["to_state"] not in AT_REST:
                 who = [state["producer_id"], state["producer_epoch"], state["to_state"]]
-                joined = [list(pair(tp)) for tp in state["partitions"]]
-                yield ["open", name, *who, state["start_time_ms"], joined]
+                yield ["open", name, *who, state["start_time_ms"], state["partitions"]]
         yield from self.altered()
         yield from self.wrong
         yield from self.invariants()
@@ -461,7 +417,7 @@ class Reader:
             yield from self.of_partition(*log)
         for position, partition_id, offset in self.rows(
             'SELECT position, partition_id, "offset" FROM records r WHERE NOT EXISTS '
-            "(SELECT 1 FROM journal j WHERE j.position = r.position) ORDER BY 1, 2, 3"
+            "(SELECT 1 FROM eosdb_journal j WHERE j.position = r.position) ORDER BY 1, 2, 3"
         ):
             yield ["wrong", "events", [partition_id, offset, position]]
 
@@ -517,44 +473,6 @@ def signed(number: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
 
-def filled_in(
-    before: dict[str, Any] | None, timestamp: int, members: dict[str, Any]
-) -> dict[str, Any]:
-    """The members of a lean change of a transactional id; its `partitions` and `groups` are what joins."""
-    to_state = members.get("to_state", "Ongoing")
-    usual: dict[str, Any] = {"to_state": to_state, "next_producer_id": -1, "transaction_version": 1}
-    if to_state == "Empty":
-        usual |= {"from_state": None, "last_producer_epoch": -1, "previous_producer_id": -1}
-        return usual | {"start_time_ms": -1} | members
-    assert before is not None
-    begins = before["to_state"] in AT_REST
-    names = (
-        "producer_id", "producer_epoch", "last_producer_epoch", "previous_producer_id", "timeout_ms",
-        "start_time_ms",
-    )  # fmt: skip
-    usual |= {name: before[name] for name in names}
-    if begins:
-        usual["start_time_ms"] = timestamp
-    if to_state == "Ongoing":
-        usual["from_state"] = "CompleteCommit" if begins else "Ongoing"
-    elif to_state.startswith("Complete"):
-        usual["from_state"] = to_state.replace("Complete", "Prepare")
-        usual["transaction_version"] = before["transaction_version"]
-        return usual | members
-    else:
-        usual |= {"from_state": "Ongoing", "transaction_version": 2}
-        if members.get("transaction_version", 2) == 2:
-            usual["last_producer_epoch"] = before["producer_epoch"]
-            usual["previous_producer_id"] = before["producer_id"]
-            usual["producer_epoch"] += 1
-    if not begins:
-        of_both = {pair(tp) for tp in (*before["partitions"], *members["partitions"])}
-        partitions = [{"topic": topic, "partition": number} for topic, number in sorted(of_both)]
-        groups = sorted({*before["groups"], *members["groups"]})
-        members = members | {"partitions": partitions, "groups": groups}
-    return usual | members
-
-
 def checksum(
     partition_id: int, offset: int, timestamp: int, timestamp_type: int, key: bytes | None,
     value: bytes | None, headers: str | None, producer_id: int, producer_epoch: int, sequence: int,
@@ -580,10 +498,6 @@ def remainder(number: int, of: int) -> int:
     return number % of if number >= 0 else -(-number % of)
 
 
-def pair(tp: dict[str, Any]) -> tuple[str, int]:
-    return tp["topic"], tp["partition"]
-
-
 def text(part: bytes | None) -> str | None:
     return None if part is None else base64.b64encode(part).decode()
 
@@ -591,5 +505,5 @@ def text(part: bytes | None) -> str | None:
 if __name__ == "__main__":
     for path in sys.argv[1:]:
         reader = Reader(path)
-        for line in (*reader.lines(), *reader.events):
+        for line in reader.lines():
             print(json.dumps(line))

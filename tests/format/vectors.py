@@ -57,22 +57,23 @@ def _two_rows(breaking: Breaking) -> None:
 
 
 def _gap(breaking: Breaking) -> None:
-    breaking.run("DELETE FROM journal WHERE position = 77")
+    breaking.run("DELETE FROM eosdb_journal WHERE position = 77")
 
 
 def _unknown(breaking: Breaking) -> None:
-    breaking.run("UPDATE journal SET kind = 'SnapshotLost' WHERE position = 77")
-    breaking.fit("journal", "position = 77")
+    breaking.run("UPDATE eosdb_journal SET kind = 'SnapshotLost' WHERE position = 77")
+    breaking.fit("eosdb_journal", "position = 77")
 
 
 def _out_of_place(breaking: Breaking) -> None:
-    breaking.run("UPDATE journal SET detail = replace(detail, '4,\"producer', '6,\"producer') "
-                 "WHERE position = 76")  # fmt: skip
-    breaking.fit("journal", "position = 76")
+    breaking.run(
+        "UPDATE eosdb_journal SET detail = json_replace(detail, '$[1]', 6) WHERE position = 76"
+    )
+    breaking.fit("eosdb_journal", "position = 76")
 
 
 def _no_event(breaking: Breaking) -> None:
-    breaking.run("DELETE FROM journal WHERE position = 10")
+    breaking.run("DELETE FROM eosdb_journal WHERE position = 10")
 
 
 def _gone(breaking: Breaking) -> None:

@@ -100,11 +100,11 @@ def test_a_batch_that_does_not_begin_where_the_log_ended(path: Path, clock: Manu
     with changing(path) as connection:
         connection.create_function("row_checksum", -1, row_checksum)
         connection.execute(
-            "UPDATE journal SET detail = replace(detail, '\"base_offset\":1', '\"base_offset\":5') "
-            "WHERE kind = 'BatchAppended'"
+            "UPDATE eosdb_journal SET detail = json_replace(detail, '$[1]', 5) "
+            "WHERE kind = 'BatchAppended' AND json_extract(detail, '$[1]') = 1"
         )
         connection.execute(
-            "UPDATE journal SET checksum = row_checksum(position, kind, timestamp, topic, partition, "
+            "UPDATE eosdb_journal SET checksum = row_checksum(position, kind, timestamp, topic, partition, "
             "transactional_id, detail) WHERE kind = 'BatchAppended'"
         )
         connection.execute(
@@ -118,7 +118,7 @@ def test_a_batch_that_does_not_begin_where_the_log_ended(path: Path, clock: Manu
 
 def test_a_journal_without_any_checksum(path: Path) -> None:
     with changing(path) as connection:
-        events = connection.execute("UPDATE journal SET checksum = 0").rowcount
+        events = connection.execute("UPDATE eosdb_journal SET checksum = 0").rowcount
     found = problems(path)
     assert len(found) == events > 3
     assert all("does not fit its checksum" in problem for problem in found)

@@ -353,8 +353,8 @@ def test_a_file_that_is_written_meanwhile_keeps_its_tables(
     def written_before(*args: Any) -> None:
         with contextlib.closing(sqlite3.connect(adopted)) as other:
             other.execute(
-                "INSERT INTO journal (position, kind, timestamp, detail, checksum) SELECT "
-                "position + 1, kind, timestamp, detail, checksum FROM journal "
+                "INSERT INTO eosdb_journal (position, kind, timestamp, detail, checksum) SELECT "
+                "position + 1, kind, timestamp, detail, checksum FROM eosdb_journal "
                 "ORDER BY position DESC LIMIT 1"
             )
             other.commit()

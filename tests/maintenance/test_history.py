@@ -234,7 +234,7 @@ def test_a_journal_that_is_too_large_is_cut_to_size(
             for n in range(500):
                 db.broker.offset_commit("g", {TP: OffsetAndMetadata(n, "m" * 500)})
             db.housekeeping()
-            kept = "SELECT sum(length(detail)) FROM journal"
+            kept = "SELECT sum(length(detail)) FROM eosdb_journal"
             ((size,),) = db.query(kept).rows
             assert size <= limit
             assert size > limit * 0.8 or i == 0, "what fits is kept"
@@ -262,8 +262,8 @@ def test_the_journal_lets_go_only_what_the_baseline_has(
     ((at, *_),) = small.query("SELECT * FROM eosdb_baseline").rows
     with contextlib.closing(sqlite3.connect(small.path, isolation_level=None)) as raw:
         for statement, says in {
-            f"DELETE FROM journal WHERE position = {at + 1}": "append only",
-            "UPDATE journal SET kind = 'x'": "append only",
+            f"DELETE FROM eosdb_journal WHERE position = {at + 1}": "append only",
+            "UPDATE eosdb_journal SET kind = 'x'": "append only",
             f"UPDATE {BASELINE_TABLE} SET position = position - 1": "moves forward",
             f"DELETE FROM {BASELINE_TABLE}": "moves forward",
         }.items():
@@ -301,12 +301,12 @@ def test_transactions_go_on_over_a_history_that_ends(
 @pytest.mark.parametrize(
     ("statement", "says"),
     [
-        ("INSERT INTO journal VALUES (1, 'CoordinatorElected', 1, NULL, NULL, NULL, "
-         "'{{\"epoch\":1}}', 0)", "describes no records; expected it to be deleted"),
-        ("INSERT INTO journal SELECT 1, kind, timestamp, topic, partition, transactional_id, "
-         "replace(detail, '\"base_offset\":1', '\"base_offset\":0'), 0 FROM journal "
+        ("INSERT INTO eosdb_journal VALUES (1, 'CoordinatorElected', 1, NULL, NULL, NULL, "
+         "'[1]', 0)", "describes no records; expected it to be deleted"),
+        ("INSERT INTO eosdb_journal SELECT 1, kind, timestamp, topic, partition, transactional_id, "
+         "json_replace(detail, '$[1]', 0), 0 FROM eosdb_journal "
          "WHERE kind = 'BatchAppended'", "no record of it is stored; expected it to be deleted"),
-        ("DELETE FROM journal WHERE kind = 'BatchAppended'", "the events account for 0"),
+        ("DELETE FROM eosdb_journal WHERE kind = 'BatchAppended'", "the events account for 0"),
         ("DELETE FROM eosdb_baseline_topics", "the baseline and the events"),
         (f"UPDATE {BASELINE_TABLE} SET position = position - 1", "does not fit its checksum"),
         (f"UPDATE {BASELINE_TABLE} SET position = position + 1", "does not fit its checksum"),

@@ -126,18 +126,18 @@ CODE = {
         f"CREATE VIEW committed_records AS {ENDLESS}",
     ),
     "a table of ours that is a view": (
-        "ALTER TABLE journal RENAME TO mine",
-        f"CREATE VIEW journal (position) AS {ENDLESS}",
+        "ALTER TABLE eosdb_journal RENAME TO mine",
+        f"CREATE VIEW eosdb_journal (position) AS {ENDLESS}",
     ),
     "a trigger on records": (
         "CREATE TRIGGER evil AFTER INSERT ON records BEGIN DELETE FROM group_offsets; END",
     ),
     "a trigger of ours that is another": (
-        "DROP TRIGGER journal_refuses_update",
-        "CREATE TRIGGER journal_refuses_update AFTER INSERT ON journal BEGIN SELECT 1; END",
+        "DROP TRIGGER eosdb_journal_refuses_update",
+        "CREATE TRIGGER eosdb_journal_refuses_update AFTER INSERT ON eosdb_journal BEGIN SELECT 1; END",
     ),
     "a column that is computed": (
-        "ALTER TABLE journal ADD COLUMN evil TEXT AS (hex(zeroblob(400000000)))",
+        "ALTER TABLE eosdb_journal ADD COLUMN evil TEXT AS (hex(zeroblob(400000000)))",
     ),
     "an index over an expression": ("CREATE INDEX evil ON topics (length(hex(zeroblob(100000))))",),
     "a name of eosdb's": ("CREATE TABLE eosdb_evil (a)",),
@@ -167,13 +167,17 @@ def test_tables_and_views_of_an_owner_are_listed_and_left_alone(file: Path) -> N
 @pytest.mark.parametrize(
     ("table", "statement"),
     [
-        ("journal", "UPDATE journal SET detail = replace(hex(zeroblob(50000)), '0', '[')"),
         (
-            "journal",
-            "UPDATE journal SET detail = replace(detail, 'partitions\":2', 'partitions\":1234567890123')",
+            "eosdb_journal",
+            "UPDATE eosdb_journal SET detail = replace(hex(zeroblob(50000)), '0', '[')",
         ),
-        ("journal", "UPDATE journal SET kind = 'No' || char(27) || '[2J'"),
-        ("journal", "UPDATE journal SET timestamp = 'soon'"),
+        (
+            "eosdb_journal",
+            "UPDATE eosdb_journal SET detail = json_replace(detail, '$[2]', 1234567890123) "
+            "WHERE kind = 'TopicCreated'",
+        ),
+        ("eosdb_journal", "UPDATE eosdb_journal SET kind = 'No' || char(27) || '[2J'"),
+        ("eosdb_journal", "UPDATE eosdb_journal SET timestamp = 'soon'"),
         ("records", "UPDATE records SET checksum = 'none'"),
         ("records", 'UPDATE records SET "offset" = -9223372036854775808 WHERE "offset" = 3'),
         ("partitions", "UPDATE partitions SET log_end_offset = 'many'"),
@@ -201,7 +205,7 @@ def _raises_nothing_but_errors_of_eosdbs(ask: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", [b"ProducerIdBlock", b'{"a": 1}', b"TopicCreated", b"CREATE TABLE records"]
+    "where", [b"[0,1000,1]", b'{"a": 1}', b"[1,1,2,{}]", b"CREATE TABLE records"]
 )
 def test_bytes_that_were_turned_are_damage(file: Path, where: bytes) -> None:
     content = bytearray(file.read_bytes())
@@ -230,8 +234,8 @@ def test_what_sqlite_would_replay_into_it_is_not_replayed(file: Path, suffix: st
     ("table", "statement", "limits", "said"),
     [
         (
-            "journal",
-            "UPDATE journal SET detail = '[' || replace(hex(zeroblob(25000000)), '00', '0,') || '0]'",
+            "eosdb_journal",
+            "UPDATE eosdb_journal SET detail = '[' || replace(hex(zeroblob(25000000)), '00', '0,') || '0]'",
             {"cpu_s": 1},
             "more CPU time than 1 s",
         ),

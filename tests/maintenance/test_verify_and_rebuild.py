@@ -82,9 +82,9 @@ def test_wrong_tables_are_found_and_rebuilt(path: Path) -> None:
             "headers, -1, -1, -1, 0, 0, NULL, position, checksum FROM records LIMIT 1",
             "the events account for",
         ),
-        ("DELETE FROM journal WHERE position = 5", "position 6 follows 4"),
-        ("UPDATE journal SET detail = '{}' WHERE position = 1", "not an event"),
-        ("UPDATE journal SET kind = 'Nonsense' WHERE position = 1", "not an event"),
+        ("DELETE FROM eosdb_journal WHERE position = 5", "position 6 follows 4"),
+        ("UPDATE eosdb_journal SET detail = '{}' WHERE position = 1", "not an event"),
+        ("UPDATE eosdb_journal SET kind = 'Nonsense' WHERE position = 1", "not an event"),
     ],
 )
 def test_wrong_events_and_records_are_found(path: Path, statement: str, says: str) -> None:
@@ -100,13 +100,13 @@ def test_wrong_events_and_records_are_found(path: Path, statement: str, says: st
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
-        ("BatchAppended", "detail = replace(detail, '\"size\":', '\"size\":99999999999999999999')"),
+        ("BatchAppended", "detail = json_replace(detail, '$[9]', json('99999999999999999999'))"),
         ("TransactionStateChanged", "transactional_id = NULL"),
         ("MarkerWritten", "detail = '[]'"),
-        ("BatchAppended", "detail = replace(detail, '\"partition_id\":', '\"partition_id\":77')"),
+        ("BatchAppended", "detail = json_replace(detail, '$[0]', 77)"),
         ("MarkerWritten", "detail = '{}'"),
-        ("MarkerWritten", "transactional_id = 'nobody'"),
-        ("TransactionStateChanged", 'detail = \'{"to_state":"Nowhere"}\''),
+        ("MarkerWritten", "detail = json_replace(detail, '$[0]', 77)"),
+        ("TransactionStateChanged", "detail = json_replace(detail, '$[5]', 77)"),
     ],
 )
 def test_an_event_that_cannot_be_folded_is_named(path: Path, kind: str, change: str) -> None:
@@ -118,7 +118,7 @@ def test_an_event_that_cannot_be_folded_is_named(path: Path, kind: str, change: 
             (kind,),
         ).fetchone()
     file.close()
-    tamper(path, f"UPDATE journal SET {change} WHERE position = {last}")
+    tamper(path, f"UPDATE eosdb_journal SET {change} WHERE position = {last}")
     with eosdb.connect(path, read_only=True) as db:
         try:
             (problem, *_) = db.verify().problems

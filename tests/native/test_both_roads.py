@@ -18,15 +18,12 @@ from hypothesis import strategies as st
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import EosdbError, InvalidTimestampError
-from eosdb.events import encoding
-from eosdb.events.kinds import Event
 from eosdb.log import batch, checksum
 from eosdb.log.reading import block
 from eosdb.maintenance.verify import RecordCheck
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.insertion import Insertion
 from eosdb.system import birth
-from tests.events.test_lean import pairs
 from tests.maintenance import everything
 from tests.native.roads import ROADS, everything_read, outcome, road
 
@@ -305,15 +302,6 @@ def test_a_batch_is_prepared_in_one_way(records: list[Record]) -> None:
             except InvalidTimestampError as error:
                 prepared.append((str(error), error.records))
     assert prepared[0] == prepared[1]
-
-
-@given(pairs())
-def test_an_event_has_one_text(pair: tuple[Event, Event]) -> None:
-    rows = set()
-    for setting in ROADS:
-        with road(setting):
-            rows.add(encoding.write(*pair))
-    assert len(rows) == 1
 
 
 @pytest.mark.both_roads

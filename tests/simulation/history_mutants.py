@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from eosdb.events.encoding import kind_of
 from eosdb.events.kinds import MarkerWritten
 from eosdb.log import compaction, retention
 from eosdb.maintenance import housekeeping
@@ -34,7 +33,7 @@ def baseline_one_event_late() -> Any:
 
 @instead_of("the baseline leaves out markers", housekeeping, "_fold")
 def baseline_leaves_out_markers(fold: Any, unit: Any, due: Any) -> Any:
-    return fold(unit, [found for found in due if kind_of(found.event) is not MarkerWritten])
+    return fold(unit, [found for found in due if type(found.event) is not MarkerWritten])
 
 
 @mutant("the baseline's position is committed before what is folded into it")

@@ -24,6 +24,8 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from eosdb.errors import InvalidRequestError
+from eosdb.events.kinds import BatchAppended
+from eosdb.events.names import member
 from eosdb.log.partition_rows import Partition
 from eosdb.model.damage import reads
 from eosdb.model.validation import check_int
@@ -248,15 +250,15 @@ class _Found:
         )
 
 
-_WALK: Final = """
+_WALK: Final = f"""
 WITH RECURSIVE step ("offset", after, producer_id, is_transactional, control, position) AS (
     SELECT -1, ?, -1, 0, NULL, -1
     UNION ALL
     SELECT
         r."offset",
         max(r."offset" + 1, coalesce((
-            SELECT json_extract(j.detail, '$.base_offset') + json_extract(j.detail, '$.count')
-            FROM journal j WHERE j.position = r.position AND r.control IS NULL AND r."offset" >= ?
+            SELECT {member(BatchAppended, "base_offset")} + {member(BatchAppended, "count")}
+            FROM eosdb_journal j WHERE j.position = r.position AND r.control IS NULL AND r."offset" >= ?
         ), 0)),
         r.producer_id, r.is_transactional, r.control, r.position
     FROM step CROSS JOIN records r ON r.rowid = (
@@ -266,12 +268,12 @@ WITH RECURSIVE step ("offset", after, producer_id, is_transactional, control, po
 )
 SELECT
     "offset", after, producer_id, is_transactional, control,
-    (SELECT timestamp FROM journal j WHERE j.position = step.position)
+    (SELECT timestamp FROM eosdb_journal j WHERE j.position = step.position)
 FROM step
 """
 _APPENDED: Final = """
     SELECT coalesce(j.timestamp, r.timestamp)
-    FROM records r LEFT JOIN journal j ON j.position = r.position
+    FROM records r LEFT JOIN eosdb_journal j ON j.position = r.position
     WHERE r.partition_id = ? AND r."offset" {} ? ORDER BY r."offset" {} LIMIT 1
 """
 _FIRST, _LAST = _APPENDED.format(">=", "ASC"), _APPENDED.format("<", "DESC")

@@ -3,10 +3,6 @@
 This module loads a transaction, records what `decisions` (pure) decides, and writes its
 markers. A transaction ends in two steps: the first records the decision (Prepare…), the second writes all
 markers and Complete…. If the markers are few, both steps share a unit.
-
-A stored event omits the fields that follow from the state before it (`events.encoding`, `expected`). The
-event that begins a transaction always has the producer id and epoch, so SQL finds them in few steps from a
-later event. A decision always has the fields that identify a fence, except a version 2 end by the producer.
 """
 
 from __future__ import annotations
@@ -27,21 +23,13 @@ from eosdb.coordinator.transactions.decisions import (
 )
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.events import kinds
-from eosdb.events.encoding import NAMED, partitions_json, texts_json
+from eosdb.events.encoding import partitions_json, texts_json
 from eosdb.log import append, partition_rows
 from eosdb.model.damage import parsed
 from eosdb.model.protocol.consumer_protocol import OWNED_BY, SINK, has_owner, owner_lock
 from eosdb.model.values import (
-    CLASSIC,
-    COMPLETE_ABORT,
-    COMPLETE_COMMIT,
-    EMPTY,
     EPOCH_PER_TRANSACTION,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     ONGOING,
-    PREPARE_ABORT,
     PREPARE_COMMIT,
     ProducerIdAndEpoch,
     TopicPartition,
@@ -51,65 +39,11 @@ from eosdb.store.counters import counter
 from eosdb.store.writing.table import TableOf
 from eosdb.store.writing.unit import APPENDS, STEPS_PER_UNIT, Folding, Memo, Unit
 
-_USUALLY_FROM: Final[dict[TransactionState, TransactionState]] = {
-    PREPARE_COMMIT: ONGOING,
-    PREPARE_ABORT: ONGOING,
-    COMPLETE_COMMIT: PREPARE_COMMIT,
-    COMPLETE_ABORT: PREPARE_ABORT,
-}
-
-
-def expected(
-    before: TransactionMetadata | None,
-    to_state: TransactionState,
-    transaction_version: int,
-    timestamp: int,
-) -> kinds.TransactionStateChanged | None:
-    """The event that usually leads from `before` (None: the id is unknown) to the state; None if an unknown
-    id cannot reach it. `transaction_version` matters for decisions only."""
-    if to_state is EMPTY:
-        return _INITIALIZED
-    if before is None:
-        return None
-    # Unpacking is faster than reading attributes, and this runs three times for each transaction.
-    (
-        _, current_id, current_epoch, last_epoch, previous_id, state, timeout_ms, start_time_ms, _,
-        partitions, groups, _, usual_version,
-    ) = before  # fmt: skip
-    begins = state.may_expire
-    producer_id, epoch = (NAMED, NAMED) if begins else (current_id, current_epoch)
-    if begins:
-        start_time_ms = timestamp
-    usually_from = _USUALLY_FROM.get(to_state, NAMED)
-    if to_state is ONGOING:
-        usual_version = CLASSIC
-        usually_from = COMPLETE_COMMIT if begins else ONGOING
-    elif not to_state.is_complete:
-        usual_version = EPOCH_PER_TRANSACTION
-        if transaction_version == CLASSIC:
-            epoch = last_epoch = timeout_ms = start_time_ms = NAMED
-        else:
-            previous_id, last_epoch = current_id, current_epoch
-            if not begins:
-                epoch += 1
-    if begins or to_state.is_complete:
-        partitions, groups = frozenset(), frozenset()
-    return tuple.__new__(kinds.TransactionStateChanged, (
-        timestamp, "", producer_id, epoch, last_epoch, previous_id, usually_from, ONGOING, timeout_ms,
-        start_time_ms, in_order(partitions), in_order(groups), NO_PRODUCER_ID, usual_version,
-    ))  # fmt: skip
-
 
 @lru_cache(16)  # Each transaction calls this four times, often with equal values.
 def in_order(joined: frozenset[Any]) -> tuple[Any, ...]:
     """The partitions or groups in the order in which events store them."""
     return tuple(sorted(joined))
-
-
-_INITIALIZED: Final = kinds.TransactionStateChanged(
-    0, "", NAMED, NAMED, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, None, ONGOING, NAMED,
-    NO_TIMESTAMP, (), (), NO_PRODUCER_ID, CLASSIC,
-)  # fmt: skip
 
 
 COORDINATOR_EPOCH: Final = "coordinator_epoch"
@@ -122,7 +56,6 @@ def _in(states: Iterable[TransactionState]) -> str:
 # SQLite uses a partial index only if the query spells the condition in the same way.
 IS_ONGOING: Final = f"= '{ONGOING.label}'"
 IS_DECIDED: Final = _in(state for state in TransactionState if state.is_decided)
-IS_COMPLETE: Final = _in(state for state in TransactionState if state.is_complete)
 MAY_EXPIRE: Final = _in(state for state in TransactionState if state.may_expire)
 
 _IN_TABLE: Final = {"start_time_ms": "start_time", "last_update_time_ms": "last_update_time"}
@@ -134,7 +67,7 @@ def _metadata(row: tuple[Any, ...]) -> TransactionMetadata:
     (
         *first, state, timeout_ms, start, updated, partitions, groups, next_id, version, id_, producer_id,
     ) = row  # fmt: skip
-    tps = frozenset(TopicPartition(tp["topic"], tp["partition"]) for tp in parsed(partitions))
+    tps = frozenset(TopicPartition(*tp) for tp in parsed(partitions))
     return TransactionMetadata._make((
         id_, producer_id, *first, TransactionState.from_label(state), timeout_ms, start, updated, tps,
         frozenset(parsed(groups)), next_id, version,
@@ -224,7 +157,7 @@ def save(
     """Projection only: save the row of the transactional id; `before` is the present one."""
     (
         timestamp, id_, producer_id, epoch, last_epoch, previous_id, _, state, timeout_ms, start_time_ms,
-        partitions, groups, next_id, version,
+        partitions, groups, version, next_id,
     ) = event  # fmt: skip
     metadata = tuple.__new__(TransactionMetadata, (
         id_, producer_id, epoch, last_epoch, previous_id, state, timeout_ms, start_time_ms, timestamp,
@@ -263,9 +196,9 @@ def record(
     changed = tuple.__new__(kinds.TransactionStateChanged, (
         now_ms, id_, producer_id, epoch, last_epoch, previous_id,
         None if before is None else before.state, state, timeout_ms, start_time_ms,
-        in_order(partitions), in_order(groups), next_id, version,
+        in_order(partitions), in_order(groups), version, next_id,
     ))  # fmt: skip
-    unit.record(changed, expected(before, state, version, now_ms))
+    unit.record(changed)
 
 
 def join(
@@ -336,7 +269,6 @@ def write_markers_and_complete(
                 transactional_id=transactional_id,
                 now_ms=now_ms,
                 transaction_version=decided.transaction_version,
-                is_expected=True,
             )
         except (errors.UnknownTopicOrPartitionError, errors.InvalidProducerEpochError):
             continue  # The topic was deleted, so it needs no marker.

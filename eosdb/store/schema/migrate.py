@@ -323,7 +323,7 @@ def check_not_upgraded(
 def check_journal(connection: sqlite3.Connection, path: str) -> None:
     """Raises CorruptDatabaseError if the file has no journal, since its header alone was checked before."""
     try:
-        connection.execute("SELECT max(position) FROM journal").fetchone()
+        connection.execute("SELECT max(position) FROM eosdb_journal").fetchone()
     except sqlite3.OperationalError as error:
         if "no such table" not in str(error):
             raise

@@ -18,6 +18,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
+from eosdb.events.names import JOURNAL
 from eosdb.store.schema import file_id
 
 _HAS_BOTH: Final = "SELECT count(*) = 2 FROM sqlite_master WHERE type = 'table' AND name IN (?, ?)"
@@ -57,7 +58,7 @@ APPLICATION_ID: Final = 0x656F7364
 """The letters `eosd`, stored in the field `application_id` of the SQLite header."""
 SCHEMA_VERSION: Final = 1
 """The number of the newest revision in `migrations`."""
-EVENT_TABLES: Final = ("journal", "records")
+EVENT_TABLES: Final = ("eosdb_journal", "records")
 # decisions/0009: a rebuild keeps this table, because no event records a group session.
 LEASE_TABLES: Final = ("group_sessions",)
 IDENTITY_TABLE: Final = "eosdb_file"
@@ -195,6 +196,7 @@ def views() -> dict[str, str]:
         for entry in folder.iterdir()
         if entry.name.endswith(".sql")
     }
+    texts["journal"] = JOURNAL
     first = ("committed_records", "all_records", "transaction_history")
     return {name: texts[name] for name in (*first, *sorted(set(texts) - set(first)))}
 

@@ -2,5 +2,10 @@
 CREATE VIEW transactions AS
 SELECT
     transactional_id, producer_id, producer_epoch, state, timeout_ms, start_time, last_update_time,
-    partitions
+    (
+        SELECT json_group_array(
+            json_object('topic', json_extract(p.value, '$[0]'), 'partition', json_extract(p.value, '$[1]'))
+        )
+        FROM json_each(partitions) p
+    ) AS partitions
 FROM transactional_ids;

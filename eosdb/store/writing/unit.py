@@ -17,7 +17,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 from eosdb.events import encoding
-from eosdb.events.encoding import Lean
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten, TransactionStateChanged
 from eosdb.model.damage import reads
 from eosdb.model.notices.notice import Untold
@@ -30,9 +29,8 @@ Parameters = Sequence[object]
 STEPS_PER_UNIT: Final = 500
 """The most partitions, groups or ids in one unit of housekeeping, so that other writers get their turn.
 """
-Apply = Callable[["Folding", Event | Lean, int], Event]
-"""Folds the event at a journal position into the materialized tables. Returns it with the fields that its
-row omits."""
+Apply = Callable[["Folding", Event, int], None]
+"""Folds the event at a journal position into the materialized tables."""
 
 _Saved: TypeAlias = tuple[str, Callable[[Any], Any], Any]
 """A statement, the function that makes its row, and the value for that function."""
@@ -42,21 +40,21 @@ _DELETES_RECORDS: Final = "DELETE FROM records"
 _TABLE_IN_ITS_TRIGGER: Final = " partitions"
 
 LAST_POSITION: Final = (
-    "SELECT max(ifnull((SELECT max(position) FROM journal), 0), "
+    "SELECT max(ifnull((SELECT max(position) FROM eosdb_journal), 0), "
     "ifnull((SELECT position FROM eosdb_baseline), 0))"
 )
 """SQL. Includes the baseline's position: in a file restored to the baseline itself, no event is newer."""
 _PASSED_MAX: Final = 100
 """After more events of other connections, all memos are dropped."""
 _PASSED: Final = (
-    "SELECT position, kind, json_extract(detail, '$.partition_id') FROM journal "
+    "SELECT position, kind, iif(partition IS NULL, NULL, json_extract(detail, '$[0]')) FROM eosdb_journal "
     f"WHERE position > ? ORDER BY position LIMIT {_PASSED_MAX}"
 )
 BATCH: Final = frozenset({BatchAppended.__name__})
 APPENDS: Final = BATCH | {MarkerWritten.__name__}
 TRANSACTIONS: Final = APPENDS | {TransactionStateChanged.__name__}
 _EVENT: Final = Insertion.plain(
-    "journal",
+    "eosdb_journal",
     ("position", "kind", "timestamp", "topic", "partition", "transactional_id", "detail", "checksum"),
 )  # fmt: skip
 
@@ -200,11 +198,10 @@ class Unit:
         self._inserts.clear()
         self.forget()
 
-    def record(self, event: Event, expected: Event | None = None) -> int:
-        """Append `event` to the journal without the fields that equal `expected`, and fold it. Returns
-        its position."""
+    def record(self, event: Event) -> int:
+        """Append `event` to the journal, and fold it. Returns its position."""
         position = (self.last_position() if self._position is None else self._position) + 1
-        self.insert(_EVENT, (position, *encoding.write(event, expected)))
+        self.insert(_EVENT, (position, *encoding.encode(event)))
         self._position = position
         # decisions/0001: only projections of events write to tables, so that a rebuild gives the same rows.
         self.projection(self, event, position)

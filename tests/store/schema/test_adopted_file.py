@@ -107,7 +107,7 @@ def test_the_header_is_the_owners_also_through_eosdbs_connections(adopted: Path)
             with pytest.raises(eosdb.InvalidRequestError):
                 connection.execute(text("PRAGMA journal_mode=DELETE"))
             with pytest.raises(eosdb.InvalidRequestError):
-                connection.execute(text("DELETE FROM journal"))
+                connection.execute(text("DELETE FROM eosdb_journal"))
     found = theirs(adopted)
     assert (found.settings["user_version"], found.settings["application_id"]) == (78, 5)
     ordinary = adopted.with_name("ordinary.db")

@@ -52,7 +52,7 @@ def old(tmp_path: Path, package: Path) -> Old:
 def test_an_upgrade_keeps_the_data_and_the_later_program_goes_on(old: Old) -> None:
     assert old.upgrade() == (0, [UPGRADED], "")
     after = dump_state(old.path)
-    for table in ("records", "journal", "group_offsets", "transactional_ids", "snapshots"):
+    for table in ("records", "eosdb_journal", "group_offsets", "transactional_ids", "snapshots"):
         assert after[table] == old.before[table]
     for read_only in (False, True):
         with pytest.raises(eosdb.SchemaTooNewError, match=r"eosdb 1\.7 and later.*upgrade eosdb$"):

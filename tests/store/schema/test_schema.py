@@ -63,8 +63,8 @@ def raw(db: eosdb.Database, db_path: Path) -> Iterator[sqlite3.Connection]:
     [
         "UPDATE records SET value = X'00'",
         "DELETE FROM records",
-        "UPDATE journal SET timestamp = 0",
-        "DELETE FROM journal WHERE position = 1",
+        "UPDATE eosdb_journal SET timestamp = 0",
+        "DELETE FROM eosdb_journal WHERE position = 1",
         "INSERT INTO records SELECT * FROM records LIMIT 1",
         'INSERT INTO records SELECT partition_id, "offset" + 100, timestamp, timestamp_type, key, '
         "value, headers, producer_id, producer_epoch, sequence, sequence_round, is_transactional, "
@@ -136,7 +136,7 @@ def test_processes_that_make_a_file_at_once(db_path: Path) -> None:
 def test_the_views_are_described(db: eosdb.Database) -> None:
     """By the file's own columns, and by the first sentence above each definition."""
     described = {view.name: view for view in db.views()}
-    assert list(described) == [*newest_schema.views(), "journal"]
+    assert list(described) == [*newest_schema.views()]
     for name, view in described.items():
         assert view.columns == db.query(f"SELECT * FROM {name}").columns
     assert described["consumer_offsets"].text == "Each group's committed offsets, and its lag."

@@ -228,7 +228,7 @@ def test_a_damaged_event_of_others_costs_what_is_remembered_and_no_write(
 ) -> None:
     with db.producer() as mine, other.producer() as theirs:
         with closing(sqlite3.connect(db_path)) as file, file:
-            file.execute("DROP TRIGGER journal_refuses_update")
+            file.execute("DROP TRIGGER eosdb_journal_refuses_update")
         send(theirs)
         send(mine)
         send(theirs)
@@ -236,7 +236,7 @@ def test_a_damaged_event_of_others_costs_what_is_remembered_and_no_write(
         send(theirs)
         with closing(sqlite3.connect(db_path)) as file, file:
             last = "(SELECT max(position) FROM journal)"
-            file.execute(f"UPDATE journal SET detail = 'no JSON' WHERE position = {last}")
+            file.execute(f"UPDATE eosdb_journal SET detail = 'no JSON' WHERE position = {last}")
         assert send(mine) == 5
 
 

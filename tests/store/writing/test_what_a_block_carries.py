@@ -35,7 +35,7 @@ HIDING = [
     *(
         f"CREATE TEMP TRIGGER mine BEFORE {event} ON {table} BEGIN SELECT RAISE(IGNORE); END"
         for event in ("INSERT", "UPDATE", "DELETE")
-        for table in ("records", "main.journal", "partitions", "eosdb_idempotency_keys")
+        for table in ("records", "main.eosdb_journal", "partitions", "eosdb_idempotency_keys")
     ),
     "CREATE TRIGGER temp.mine AFTER INSERT ON records BEGIN DELETE FROM records; END",
     "CREATE TEMP TRIGGER mine INSTEAD OF INSERT ON committed_records BEGIN SELECT 1; END",

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 import eosdb
+from tests.events.stored import details
 from tests.integrations.relay.contents import Content
 from tests.trials.hunts.actors.actor import LATER_GROUPS, Actor, Copier, Need
 from tests.trials.hunts.actors.relays import count as count_of
@@ -24,7 +25,6 @@ from tests.trials.hunts.world import PATIENCE_S, Role, World
 from tests.trials.judges import artifacts, streams
 from tests.trials.judges.java import JARS
 from tests.trials.judges.verdicts import MissingError
-from tests.whole_events import details
 
 
 def compile_java(world: World, source: str, jars: str) -> None:
@@ -178,7 +178,7 @@ class ConfluentMixed(Client):
 def changed_over(path: Path) -> tuple[int, int]:
     """How often the group went to the new protocol, and back, while it had members that stayed."""
     times, members, was_new = [0, 0], set[str](), False
-    for _, _, event in details(path, "GroupChanged", "ConsumerGroupChanged"):
+    for event in details(path, "GroupChanged", "ConsumerGroupChanged"):
         if event["group_id"] == MIXED:
             named, is_new = {it["member_id"] for it in event["members"]}, "group_epoch" in event
             times[was_new] += is_new != was_new and not members.isdisjoint(named)
