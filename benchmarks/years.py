@@ -81,7 +81,7 @@ def _without_records(path: Path, transactions: int) -> tuple[int, int]:
         assert left == 0, f"{left} records were to be deleted"
         ((pages,),) = file.execute(
             "SELECT total(pgsize) FROM dbstat WHERE aggregate = TRUE AND name IN "
-            "(SELECT name FROM sqlite_master WHERE tbl_name = 'journal')"
+            "(SELECT name FROM sqlite_master WHERE tbl_name = 'eosdb_journal')"
         ).fetchall()
     return path.stat().st_size, int(pages)
 

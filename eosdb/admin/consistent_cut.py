@@ -18,13 +18,13 @@ from typing import Final
 from eosdb.broker.core import Core
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.events.kinds import BatchAppended, MarkerWritten, TransactionStateChanged
-from eosdb.events.names import member
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.model.damage import reads
 from eosdb.model.validation import check_int, check_topic_partition
 from eosdb.model.values import COMPLETE_ABORT, COMPLETE_COMMIT, PartitionOffsets, TopicPartition
 from eosdb.store import baseline
+from eosdb.store.schema.event_names import member
 
 TOPIC_NUMBERS: Final = "SELECT topic, topic_id FROM topics"
 

@@ -16,7 +16,6 @@ from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.groups.offsets import OWN
 from eosdb.errors import InvalidRequestError, UnknownTopicIdError
 from eosdb.events.kinds import BatchAppended, MarkerWritten
-from eosdb.events.names import member
 from eosdb.log import partition_rows, producer_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import sequence_of
@@ -35,6 +34,7 @@ from eosdb.model.values import (
     TopicPartition,
 )
 from eosdb.store import journal
+from eosdb.store.schema.event_names import member
 
 COLUMNS: Final = (
     "offset", "timestamp", "timestamp_type", "key", "value", "headers", "producer_id",

@@ -11,7 +11,6 @@ from eosdb.broker.core import Core
 from eosdb.coordinator.transactions.rows import TRANSACTIONAL_IDS
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import TransactionStateChanged
-from eosdb.events.names import member
 from eosdb.log import lives
 from eosdb.model.clock import format_time_ms
 from eosdb.model.damage import parsed, reads
@@ -22,6 +21,7 @@ from eosdb.model.values import (
     TransactionToken,
 )
 from eosdb.store import baseline
+from eosdb.store.schema.event_names import member
 
 NEVER_STARTED: Final = "never started"
 OPEN: Final = "open"

@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 from eosdb.broker.core import Core
 from eosdb.events.kinds import TransactionStateChanged
-from eosdb.events.names import member
 from eosdb.log import partition_rows
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import StoragePart, StorageStats, TopicStorage
 from eosdb.model.values import COMPLETE_ABORT, COMPLETE_COMMIT
 from eosdb.store import journal, space
 from eosdb.store.schema import newest
+from eosdb.store.schema.event_names import member
 from eosdb.store.schema.guard import quoted
 from eosdb.store.space import Pages
 

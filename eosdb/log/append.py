@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 
 from eosdb import errors
 from eosdb.events.kinds import BatchAppended, MarkerWritten, RecordsScheduled
-from eosdb.events.names import member
 from eosdb.log import checksum, lives, producer_rows
 from eosdb.log.batch import PreparedBatch
 from eosdb.log.partition_rows import Partition
@@ -51,6 +50,7 @@ from eosdb.model.values import (
     TimestampType,
 )
 from eosdb.native import accelerator
+from eosdb.store.schema.event_names import member
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit
 

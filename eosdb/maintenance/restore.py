@@ -16,7 +16,6 @@ from eosdb.broker.core import Core
 from eosdb.coordinator.projection import apply
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import LogCleaned, LogStartOffsetMoved
-from eosdb.events.names import member
 from eosdb.log import checksum
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import Partition, by_id, read_all, sound
@@ -30,6 +29,7 @@ from eosdb.model.values import PARTITIONS_MAX
 from eosdb.store import baseline, journal
 from eosdb.store.file.connection import hearing
 from eosdb.store.schema import file_id, newest
+from eosdb.store.schema.event_names import member
 from eosdb.store.schema.migrate import check_known
 from eosdb.store.schema.newest import GIVES_PAGES_BACK
 from eosdb.store.schema.row_checksum import signed

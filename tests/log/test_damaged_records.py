@@ -297,7 +297,7 @@ NOT_AS_WRITTEN: dict[str, Callable[[eosdb.Database], object]] = {
     "groups SET state = 'Stablf'": lambda db: db.broker.describe_group("members"),
     "topics SET config = '{'": lambda db: db.admin.describe_topic("t"),
     "eosdb_json_views SET columns = '[{}]'": lambda db: db.admin.list_views(),
-    "journal SET detail = '{}'": lambda db: list(db.admin.dump_log(TP)),
+    "eosdb_journal SET detail = '{}'": lambda db: list(db.admin.dump_log(TP)),
 }
 
 

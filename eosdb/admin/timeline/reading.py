@@ -25,11 +25,11 @@ from typing import Final, NamedTuple
 
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import BatchAppended
-from eosdb.events.names import member
 from eosdb.log.partition_rows import Partition
 from eosdb.model.damage import reads
 from eosdb.model.validation import check_int
 from eosdb.model.values import PartitionOffsets
+from eosdb.store.schema.event_names import member
 
 BY: Final = ("offset", "time")
 """The units of a timeline's axis."""

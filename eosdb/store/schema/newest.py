@@ -18,8 +18,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from eosdb.events.names import JOURNAL
 from eosdb.store.schema import file_id
+from eosdb.store.schema.event_names import JOURNAL
 
 _HAS_BOTH: Final = "SELECT count(*) = 2 FROM sqlite_master WHERE type = 'table' AND name IN (?, ?)"
 

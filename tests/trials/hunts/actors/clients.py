@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Final
 
 import eosdb
-from tests.events.stored import details
 from tests.integrations.relay.contents import Content
+from tests.store.schema.stored_events import details
 from tests.trials.hunts.actors.actor import LATER_GROUPS, Actor, Copier, Need
 from tests.trials.hunts.actors.relays import count as count_of
 from tests.trials.hunts.actors.relays import different, history, in_file, source_of

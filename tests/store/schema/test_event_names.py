@@ -15,10 +15,10 @@ import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.events.encoding import SHAPES, encode
 from eosdb.events.kinds import Event
-from eosdb.events.names import JOURNAL, member
 from eosdb.maintenance import housekeeping
-from tests.events.stored import check_views, details, events_of, named
+from eosdb.store.schema.event_names import JOURNAL, member
 from tests.events.test_encoding import any_event
+from tests.store.schema.stored_events import check_views, details, events_of, named
 
 CHANGED = "TransactionStateChanged"
 COLUMNS = "position, kind, timestamp, topic, partition, transactional_id, detail"
