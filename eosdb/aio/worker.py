@@ -144,6 +144,10 @@ class Workers:
         """Queue a call without waiting for its result. Raises StorageError if no thread can be started,
         and DatabaseClosedError; then the call is not made."""
         done, call = deferred(function, *args, **kwargs)
+        self._queue(done, call)
+        return done
+
+    def _queue(self, done: Future[T], call: Callable[[], None]) -> None:
         try:
             with threads.needed("the event loop"):
                 self._pool.submit(call)
@@ -152,7 +156,6 @@ class Workers:
                 raise self._home.closed() from None
             if done.cancel():  # This fails if another thread runs the call already.
                 raise
-        return done
 
     async def outlive(self, done: Future[T]) -> T:
         """Wait for a call that continues even if the waiting task is cancelled."""
@@ -163,12 +166,13 @@ class Workers:
         return await self.submit(function, *args, **kwargs)
 
     async def acquire(self, make: Callable[[], T], undo: Callable[[T], object]) -> T:
-        """Call `make` in a thread. If the task is cancelled, `make` is not called, or its result is
-        undone."""
-        result = self.post(make)
+        """Call `make` in a thread. If the task is cancelled, or a signal's exception hits it, `make` is not
+        called, or its result is undone."""
+        result, call = deferred(make)
         try:
+            self._queue(result, call)
             return await self.outlive(result)
-        except (asyncio.CancelledError, GeneratorExit):
+        except BaseException:
             if not result.cancel():
                 self.post(_undo, result, undo)
             raise
