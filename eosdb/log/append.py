@@ -178,9 +178,6 @@ def append(
     Raises MessageTooLargeError, InvalidRecordError, PolicyViolationError (the topic has moved away) and
     the errors of `judge` and `judge_by_rows`."""
     _check_fits(partition, batch, config)
-    is_scheduled = partition.partition < 0  # Its timestamps are due times.
-    is_log_append_time = not is_scheduled and config.timestamp_type is TimestampType.LOG_APPEND_TIME
-    log_append_time = now_ms if is_log_append_time else NO_TIMESTAMP
     verdict: Accept | Duplicate = Accept(NO_SEQUENCE)
     if batch.producer_id >= 0:
         verdict = _decide(unit, partition.partition_id, batch, begins=begins)
@@ -188,6 +185,28 @@ def append(
         return _answer_repeat(unit, partition, batch, verdict)
     if config.closed:
         raise errors.PolicyViolationError(f"{partition.topic_partition}: {config.closed}")
+    return store(
+        unit, partition, batch, config, now_ms,
+        base_serial=verdict.base_serial, transactional_id=transactional_id, producer=producer,
+    )  # fmt: skip
+
+
+def store(
+    unit: Unit,
+    partition: Partition,
+    batch: PreparedBatch,
+    config: TopicConfig,
+    now_ms: int,
+    *,
+    base_serial: int = NO_SEQUENCE,
+    transactional_id: str | None = None,
+    producer: ProducerIdAndEpoch | None = None,
+) -> ProduceResult:
+    """Record and insert a batch that is accepted. Raises OutOfOrderSequenceNumberError if only some of its
+    sequences are stored."""
+    is_scheduled = partition.partition < 0  # Its timestamps are due times.
+    is_log_append_time = not is_scheduled and config.timestamp_type is TimestampType.LOG_APPEND_TIME
+    log_append_time = now_ms if is_log_append_time else NO_TIMESTAMP
     times, newest_at = ([now_ms], 0) if is_log_append_time else (batch.timestamps, batch.newest)
     newest = times[newest_at]
     is_old = 0 <= config.retention_ms < now_ms - newest
@@ -197,7 +216,7 @@ def append(
     # `tuple.__new__` takes half as long as the class, and this runs for every batch.
     event = tuple.__new__(BatchAppended, (
         now_ms, partition.topic, partition.partition, transactional_id, partition.partition_id,
-        base_offset, batch.count, batch.producer_id, batch.producer_epoch, verdict.base_serial,
+        base_offset, batch.count, batch.producer_id, batch.producer_epoch, base_serial,
         batch.is_transactional, newest, base_offset + newest_at, batch.stored_size,
         checksum.crc(batch.content_sums),
     ))  # fmt: skip

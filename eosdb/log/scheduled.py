@@ -10,7 +10,6 @@ from __future__ import annotations
 import sqlite3
 from array import array
 from collections import defaultdict
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from eosdb.coordinator.due import Due
@@ -167,16 +166,18 @@ def _append(unit: Unit, records: list[Waiting], config: BrokerConfig, now_ms: in
     tp = TopicPartition(records[0].topic, waiting_partition(records[0].partition))
     partition = partition_rows.load(unit, tp)
     headers = [record.headers for record in records]
-    # The topic's limits were checked when the records were sent: size 0 and no null key fit all.
+    size = sum(map(_size, records))
     batch = PreparedBatch(
         NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, is_transactional=False, count=len(records),
         payload=[part for record in records for part in (record.key, record.value)],
         timestamps=[now_ms], newest=0, headers=headers if any(headers) else [],
         content_sums=array("q", [record.content for record in records]),
-        size=0, stored_size=sum(map(_size, records)), has_null_key=False,
+        size=size, stored_size=size, has_null_key=False,
     )  # fmt: skip
-    of_topic = partition_rows.config(unit, partition.topic_id, config)
-    append.append(unit, partition, batch, replace(of_topic, moved_to="", moving_to=""), now_ms)
+    # The topic's settings were checked when the records were sent, and are not checked again.
+    append.store(
+        unit, partition, batch, partition_rows.config(unit, partition.topic_id, config), now_ms
+    )
 
 
 def remove(unit: Unit, records: list[Waiting], reason: str, now_ms: int) -> None:

@@ -141,4 +141,5 @@ def day_two(db: eosdb.Database, clock: ManualClock) -> None:
     late.send_offsets_to_transaction({ORDERS[1]: OffsetAndMetadata(4)}, "billing")
     late.flush()
     db.producer().send("orders", '{"total":9}', key="52", partition=1)
-    db.producer().send("orders", "a reminder", key="52", deliver_at=clock.time_ms() + 86_400_000)
+    tomorrow = clock.time_ms() + 86_400_000
+    db.producer().send("orders", "a reminder", key="52", headers={"n": "1"}, deliver_at=tomorrow)

@@ -64,7 +64,7 @@ ANSWERS: Final[dict[str, Rows]] = {
         ("2023-11-14 14:00", "orders", 1, 13),
         ("2023-11-15 12:30", "invoices", 3, 204),
         ("2023-11-15 12:30", "orders", 2, 26),
-        ("2023-11-15 12:55", "orders", 3, 68),
+        ("2023-11-15 12:55", "orders", 3, 52),
     ],
     "Who blocks the last stable offset, and since when?": [
         ("orders", 1, 7, 2, 7, "late-1", "Ongoing", "2023-11-15 12:55:00", "2023-11-15 13:05:00"),

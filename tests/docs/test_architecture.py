@@ -130,7 +130,7 @@ def everything_that_can_happen(db: eosdb.Database, clock: ManualClock) -> Iterat
         for is_committed in (True, False):
             producer.begin_transaction()
             producer.send("orders", b"x" * 70_000, key=b"k", partition=0)
-            producer.send("orders", b"scheduled", key=b"k", deliver_at=1)
+            producer.send("orders", b"scheduled", key=b"k", deliver_at=clock.time_ms() + 1)
             producer.send_offsets_to_transaction(consumer.position_offsets(), "billing")
             if is_committed:
                 yield producer.commit_transaction()

@@ -58,7 +58,7 @@ def fill(path: Path, clock: ManualClock, values: int = VALUES) -> None:
     still_open.send_offsets_to_transaction({TP: OffsetAndMetadata(9)}, "g")
     still_open.flush()
     for days in (0, 11, 12):
-        due = clock.time_ms() + days * 86_400_000
+        due = clock.time_ms() + (days * 86_400_000 or 1)
         db.producer().send("t", b"later", key="k", deliver_at=due).result()
     db.admin.set_password("alice", "secret")
     first = ConsumerGroupHeartbeat(

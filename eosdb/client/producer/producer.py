@@ -229,13 +229,11 @@ class Producer(Closeable):
                     self._refuse_to_send()
                 if size > settings.max_request_size or accumulator.buffered_bytes >= _BUFFER_BYTES:
                     self._make_room(size)
-                due = None
-                if deliver_at is not None:
-                    due = later_ms(deliver_at, timestamp, self._clock.time_ms())
+                now_ms = self._clock.time_ms()
+                due = None if deliver_at is None else later_ms(deliver_at, timestamp, now_ms)
                 if due is None:
                     batch = self._chooser.batch_for(topic, partition, key_bytes, size)
-                    if timestamp is None:
-                        timestamp = self._clock.time_ms()
+                    timestamp = now_ms if timestamp is None else timestamp
                 else:
                     to = self._chooser.number_for(topic, partition, key_bytes, size)
                     batch = self._chooser.filling(topic, waiting_partition(to), size)
