@@ -71,6 +71,10 @@ class Waiting(NamedTuple):
     """The sum of key, value and headers."""
 
     @property
+    def size(self) -> int:
+        return sum(map(len, filter(None, (self.key, self.value, self.headers))))
+
+    @property
     def is_whole(self) -> bool:
         content = ([self.key], [self.value], [self.headers], [self.content])
         return checksum.first_altered(*content) is None
@@ -137,28 +141,23 @@ def load(unit: Unit, tp: TopicPartition, now_ms: int) -> Partition:
 def deliver(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
     """Append the first due records to their partitions, in the order of due time, and remove them from the
     schedule. Returns how many were due; 0 when none is left."""
-    due: defaultdict[int, list[Waiting]] = defaultdict(list)
+    whole, lost = defaultdict[int, list[Waiting]](list), defaultdict[int, list[Waiting]](list)
     size = 0
     for record in map(Waiting._make, unit.execute(_DUE, (now_ms,))):
-        due[record.partition_id].append(record)
-        size += _size(record)
+        is_whole = record.is_whole
+        (whole if is_whole else lost)[record.partition_id] += [record]
+        size += record.size if is_whole else 0
         if size >= BYTES_PER_UNIT:
             break
-    for records in due.values():
-        whole = [record for record in records if record.is_whole]
-        if whole:
-            _append(unit, whole, config, now_ms)
-            remove(unit, whole, "delivered", now_ms)
-        if lost := [record for record in records if not record.is_whole]:
-            remove(unit, lost, "damaged", now_ms)
-            offsets = [record.offset for record in lost]
-            unit.untold.add(catalog.SCHEDULED_LOST, topic=lost[0].topic, offsets=offsets)
+    for records in whole.values():
+        _append(unit, records, config, now_ms)
+        remove(unit, records, "delivered", now_ms)
+    for records in lost.values():
+        remove(unit, records, "damaged", now_ms)
+        offsets = [record.offset for record in records]
+        unit.untold.add(catalog.SCHEDULED_LOST, topic=records[0].topic, offsets=offsets)
     unit.memos[Due].time_ms = None
-    return sum(map(len, due.values()))
-
-
-def _size(record: Waiting) -> int:
-    return sum(map(len, filter(None, (record.key, record.value, record.headers))))
+    return sum(map(len, (*whole.values(), *lost.values())))
 
 
 def _append(unit: Unit, records: list[Waiting], config: BrokerConfig, now_ms: int) -> None:
@@ -166,7 +165,7 @@ def _append(unit: Unit, records: list[Waiting], config: BrokerConfig, now_ms: in
     tp = TopicPartition(records[0].topic, waiting_partition(records[0].partition))
     partition = partition_rows.load(unit, tp)
     headers = [record.headers for record in records]
-    size = sum(map(_size, records))
+    size = sum(record.size for record in records)
     batch = PreparedBatch(
         NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, is_transactional=False, count=len(records),
         payload=[part for record in records for part in (record.key, record.value)],
