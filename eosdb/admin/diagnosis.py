@@ -15,13 +15,13 @@ from eosdb.admin import hanging
 from eosdb.broker.core import Core
 from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup, ConsumerMember
-from eosdb.coordinator.groups.decisions import Member
+from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup
 from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import partition_rows, topics
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import lag
+from eosdb.model.members import Member
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from eosdb.model.reports import Diagnosis, GroupPartition, GroupReport, OpenTransaction
 from eosdb.model.validation import check_text, check_topic_partition
@@ -176,12 +176,10 @@ def group_report(
     )
 
 
-def readers(
-    group: AnyGroup | None, names: Mapping[int, str]
-) -> dict[TopicPartition, Member | ConsumerMember]:
+def readers(group: AnyGroup | None, names: Mapping[int, str]) -> dict[TopicPartition, Member]:
     """Return the member that has each partition; empty if the group's protocol type is not "consumer".
     `names` are the topics' names by number."""
-    assigned: dict[TopicPartition, Member | ConsumerMember] = {}
+    assigned: dict[TopicPartition, Member] = {}
     if isinstance(group, ConsumerGroup):
         return {
             TopicPartition(names[topic], partition): member

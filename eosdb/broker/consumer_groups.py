@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from uuid import UUID
 
 from eosdb.broker.core import Core, Write, answers, prepares
-from eosdb.broker.membership import with_id
+from eosdb.broker.membership import id_of
 from eosdb.coordinator.groups import configs as group_configs
 from eosdb.coordinator.groups import consumer_decisions as decisions
 from eosdb.coordinator.groups import migration
@@ -19,16 +19,15 @@ from eosdb.coordinator.groups.consumer_decisions import (
     AWAY,
     LEAVE,
     ConsumerGroup,
-    ConsumerMember,
     Heartbeat,
-    Partitions,
     Topics,
 )
 from eosdb.coordinator.groups.decisions import Group
-from eosdb.coordinator.groups.rows import AnyGroup, shares
+from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
 from eosdb.log import topics as log_topics
 from eosdb.model import requests, validation
+from eosdb.model.members import Member, Partitions, by_topic
 from eosdb.model.protocol import linear_regex
 from eosdb.model.values import (
     AssignedTopic,
@@ -61,7 +60,7 @@ def consumer_group_heartbeat(
         group = _consumer_group(core, unit, group_id, stored, beat)
         if beat.member_epoch in (LEAVE, AWAY):
             return _leave(core, unit, group, beat)
-        identified = with_id(core, unit, group_id, group, beat)
+        identified = replace(beat, member_id=id_of(core, unit, group_id, group, beat))
         return _beat(core, unit, stored, group, identified)
 
     return core.not_synced(handle)
@@ -155,7 +154,7 @@ def _beat(
 
 
 def _matched(
-    core: Core, unit: Unit, topics: Topics, request: Heartbeat, known: ConsumerMember | None
+    core: Core, unit: Unit, topics: Topics, request: Heartbeat, known: Member | None
 ) -> tuple[int, ...] | None:
     """The topics that match the member's regular expression and that its principal may describe."""
     regex = _regex(request, known)
@@ -197,7 +196,7 @@ def _checked(beat: requests.ConsumerGroupHeartbeat) -> Heartbeat:
     return Heartbeat(**given | {"subscribed_topic_names": names_given, "owned": owned})
 
 
-def _regex(request: Heartbeat, known: ConsumerMember | None) -> str:
+def _regex(request: Heartbeat, known: Member | None) -> str:
     """The member's regular expression after this heartbeat; empty without one."""
     if request.subscribed_topic_regex is not None:
         return request.subscribed_topic_regex
@@ -216,7 +215,7 @@ def _subscribed_topics(
 
 def _owned(
     given: Mapping[UUID, Collection[int]] | None,
-    known: ConsumerMember | None,
+    known: Member | None,
     to_id: Callable[[int], UUID],
 ) -> Partitions | None:
     """The partitions that the member reports as its own. Topics that it cannot own get one number."""
@@ -236,9 +235,9 @@ def _named(
 ) -> tuple[AssignedTopic, ...]:
     """The partitions by topic. Partitions of deleted topics are left out."""
     topics = (
-        AssignedTopic(names[share.topic_id], to_id(share.topic_id), share.partitions)
-        for share in shares(partitions)
-        if share.topic_id in names
+        AssignedTopic(names[topic], to_id(topic), tuple(numbers))
+        for topic, numbers in by_topic(partitions)
+        if topic in names
     )
     return tuple(sorted(topics))
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TypeGuard, TypeVar
+from typing import TypeGuard
 
 from eosdb import errors
 from eosdb.broker.core import Core, Rules, Write, answers, prepares
@@ -17,13 +16,14 @@ from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.groups import consumer_decisions, decisions, migration
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup, ConsumerMember, Heartbeat
-from eosdb.coordinator.groups.decisions import Group, Member
+from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup, Heartbeat
+from eosdb.coordinator.groups.decisions import Group
 from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.coordinator.presence import Presence
 from eosdb.log import topics as log_topics
 from eosdb.model import requests, validation
 from eosdb.model.config import INT32_MAX
+from eosdb.model.members import Assignor, Member
 from eosdb.model.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     Subscription,
@@ -40,9 +40,6 @@ from eosdb.model.values import (
     TopicPartition,
 )
 from eosdb.store.writing.unit import Unit
-
-J = TypeVar("J", Member, Heartbeat)
-"""A joining member, in the form of either protocol."""
 
 
 def presence(core: Core, transactional_id: str | None) -> Presence | None:
@@ -64,25 +61,20 @@ def join_group(core: Core, request: requests.JoinGroup) -> Write[JoinGroupResult
     if gives_id_only := request.must_know_id and not member_id and is_dynamic:
         member_id = _new_id(request.client_id, uuid.uuid4())
     joining = Member(
-        member_id,
-        request.group_instance_id,
-        request.client_id,
-        request.session_timeout_ms,
-        request.rebalance_timeout_ms,
+        member_id, request.group_instance_id, request.client_id, request.client_host,
+        request.session_timeout_ms, request.rebalance_timeout_ms, request.owner_lock,
         tuple(
-            (validation.check_name("protocol", n), validation.check_bytes("metadata", m))
+            Assignor(validation.check_name("protocol", n), validation.check_bytes("metadata", m))
             for n, m in validation.check_pairs("protocols", request.protocols)
         ),
-        client_host=request.client_host,
-        owner_lock=request.owner_lock,
-    )
+    )  # fmt: skip
     _check_joining(core, group_id, joining, protocol_type)
 
     def join(unit: Unit) -> JoinGroupResult | errors.MemberIdRequiredError:
         core.authorizer.check(unit, "read", "group", group_id)
         stored = group_rows.load(unit, group_id)
         _check_protocols(group_id, stored, joining, protocol_type)
-        member = with_id(core, unit, group_id, stored, joining)
+        member = joining._replace(member_id=id_of(core, unit, group_id, stored, joining))
         if gives_id_only:
             group_rows.renew_session(unit, group_id, member, core.clock.time_ms())
             return errors.MemberIdRequiredError(
@@ -122,8 +114,10 @@ def _check_joining(core: Core, group_id: str, member: Member, protocol_type: str
     validation.check_int("owner_lock", member.owner_lock, 0)
 
 
-def with_id(core: Core, unit: Unit, group_id: str, group: AnyGroup | None, joining: J) -> J:
-    """Give a joining member its id. A repeated first join gets the id of the first one. Any other join
+def id_of(
+    core: Core, unit: Unit, group_id: str, group: AnyGroup | None, joining: Member | Heartbeat
+) -> str:
+    """The id of a joining member. A repeated first join gets the id of the first one. Any other join
     without an id gets a new one. Raises UnknownMemberIdError if the process has died since it sent the
     request."""
     lock = joining.owner_lock
@@ -132,11 +126,11 @@ def with_id(core: Core, unit: Unit, group_id: str, group: AnyGroup | None, joini
             f"group {group_id!r}: the process that asked to join has left or died since"
         )
     if joining.member_id:
-        return joining
+        return joining.member_id
     repeated = None if group is None else group.owner_of(lock)
     # A journal position makes the member id unique, because positions are never reused.
     new = _new_id(joining.client_id, unit.last_position() + 1)
-    return replace(joining, member_id=new if repeated is None else repeated.member_id)
+    return new if repeated is None else repeated.member_id
 
 
 @prepares(requests.SyncGroup)
@@ -410,7 +404,7 @@ def _described(group: AnyGroup, topics: Mapping[int, str]) -> GroupDescription:
     )
 
 
-def _described_member(member: ConsumerMember, topics: Mapping[int, str]) -> GroupMemberDescription:
+def _described_member(member: Member, topics: Mapping[int, str]) -> GroupMemberDescription:
     matched = (topics[number] for number in member.matched if number in topics)
     subscribed = tuple(sorted({*member.subscribed_topic_names, *matched}))
     assigned = (TopicPartition(topics[t], p) for t, p in member.assigned if t in topics)

@@ -24,7 +24,7 @@ from eosdb.coordinator.due import Due
 from eosdb.coordinator.foresight import Foresight
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.groups.decisions import NO_DEADLINE, Group
+from eosdb.coordinator.groups.decisions import Group
 from eosdb.coordinator.groups.departures import Removed
 from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.coordinator.leadership import Decision, Leadership
@@ -38,6 +38,7 @@ from eosdb.log import producer_rows, scheduled
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
 from eosdb.model.failpoints import Failpoint, reach
+from eosdb.model.members import NO_DEADLINE
 from eosdb.model.notices import catalog
 from eosdb.model.protocol.consumer_protocol import has_owner
 from eosdb.model.requests import EndTxn
@@ -107,7 +108,7 @@ def _with_deadlines(group: AnyGroup, now_ms: int) -> AnyGroup:
     if isinstance(group, Group):
         return replace(group, deadline_ms=now_ms + _longest(group))
     members = (
-        replace(member, revoke_by_ms=now_ms + member.rebalance_timeout_ms)
+        member._replace(revoke_by_ms=now_ms + member.rebalance_timeout_ms)
         for member in group.members
         if member.revoke_by_ms != NO_DEADLINE
     )

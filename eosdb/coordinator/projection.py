@@ -77,11 +77,6 @@ def group_changed(unit: Folding, event: kinds.GroupChanged, position: int) -> No
     group_offsets.retain(unit, event.group_id, event.timestamp if is_empty else None)
 
 
-def consumer_group_changed(unit: Folding, event: kinds.ConsumerGroupChanged, position: int) -> None:
-    group = group_rows.save_consumer(unit, event)
-    group_offsets.retain(unit, event.group_id, None if group.members else event.timestamp)
-
-
 def acl_added(unit: Folding, event: kinds.AclAdded, position: int) -> None:
     unit.execute(ACLS.ignore, event.acl)
     unit.memos[AclMemo].rules = None
@@ -108,7 +103,6 @@ HANDLERS: Final[dict[type[kinds.Event], Callable[[Folding, Any, int], None]]] = 
     kinds.ScramCredentialSet: users.credential_set,
     kinds.ScramCredentialRemoved: users.credential_removed,
     kinds.GroupChanged: group_changed,
-    kinds.ConsumerGroupChanged: consumer_group_changed,
     kinds.GroupConfigAltered: group_configs.altered,
 }
 _FOLDS: Final = {

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import typing
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from operator import itemgetter
@@ -20,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from eosdb.events.kinds import COLUMNS, KINDS, BatchAppended, Event, MarkerWritten
 from eosdb.model.damage import parsed
+from eosdb.model.members import Member, MemberState, Partitions, by_topic, flat
 from eosdb.model.values import TopicPartition, TransactionState
 
 Row = tuple[str, int, str | None, int | None, str | None, str]
@@ -48,6 +50,9 @@ _FORMS: Final[dict[Any, Form]] = {
     bool: Form(frozenset({bool}), {True: "true", False: "false"}.__getitem__),
     dict[str, str]: Form(frozenset({dict}), _compact),
     TransactionState: Form(frozenset({int}), lambda state: str(state.value), _STATES.__getitem__),
+    bytes: Form(frozenset({str}), lambda data: f'"{b64encode(data).decode()}"', b64decode),
+    MemberState: Form(frozenset({str}), lambda state: f'"{state.value}"', MemberState),
+    Partitions: Form(frozenset({list}), lambda some: _compact(by_topic(some)), flat),
 }
 
 
@@ -181,6 +186,16 @@ partitions_json: Final[Callable[[Iterable[TopicPartition]], str]] = _text_of(
 """Partitions as a JSON array of arrays of topic and partition."""
 texts_json: Final[Callable[[Iterable[str]], str]] = _text_of(tuple[str, ...])
 """Texts as a JSON array."""
+members_json: Final[Callable[[Iterable[Member]], str]] = _text_of(tuple[Member, ...])
+"""The members of a group, as events have them."""
+_to_members: Final = form(tuple[Member, ...]).value
+
+
+def members_of(text: str) -> tuple[Member, ...]:
+    """The members of `members_json`. Raises KeyError, TypeError, ValueError or AttributeError."""
+    assert _to_members is not None
+    stored: tuple[Member, ...] = _to_members(members(text))
+    return stored
 
 
 class Place(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, get_args
 
+from eosdb.model.members import Member
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.values import (
     CLASSIC,
@@ -222,81 +223,23 @@ class OffsetCommit(NamedTuple):
         )
 
 
-class GroupMember(NamedTuple):
-    """One member of a group; values of type bytes are encoded in base64."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: tuple[tuple[str, str], ...]
-    assignment: str
-    has_joined: bool
-    client_host: str
-    """The client's address, for members that connect over the wire."""
-    owner_lock: int
-    """The number of the lock that the member's process holds; 0 if none (decisions/0034)."""
-
-
 class GroupChanged(NamedTuple):
-    """The complete new state of a consumer group and its members."""
+    """The new state of a group of either protocol, its new or changed members, and the ids of removed ones.
+    `group_type` is a GroupType. `generation_id` is the group's epoch in the new protocol (KIP-848).
+    `assignment_epoch` and `metadata_hash` are 0 in a classic group."""
 
     timestamp: int
     group_id: str
+    group_type: str
     state: str
     protocol_type: str
     protocol_name: str | None
     generation_id: int
     leader: str | None
-    members: tuple[GroupMember, ...]
     deadline_ms: int
-
-
-class TopicShare(NamedTuple):
-    """Some partitions of one topic."""
-
-    topic_id: int
-    partitions: tuple[int, ...]
-
-
-class ConsumerGroupMember(NamedTuple):
-    """One member of a group of the new protocol (KIP-848); `state` is Kafka's name of the state."""
-
-    member_id: str
-    group_instance_id: str | None
-    rack_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    subscribed_topic_names: tuple[str, ...]
-    subscribed_topic_regex: str
-    matched: tuple[int, ...]
-    """The numbers of the topics that the regular expression matches."""
-    server_assignor: str | None
-    member_epoch: int
-    previous_member_epoch: int
-    state: str
-    assigned: tuple[TopicShare, ...]
-    pending_revocation: tuple[TopicShare, ...]
-    target: tuple[TopicShare, ...]
-    revoke_by_ms: int
-    owner_lock: int
-    protocols: tuple[tuple[str, str], ...]
-    """For a classic member: its assignors, with their metadata in base64."""
-
-
-class ConsumerGroupChanged(NamedTuple):
-    """Changes in a group of the new protocol (KIP-848): its epochs, new or changed members, and the ids of
-    removed members. If the group was a classic one, it is converted, and all members are listed."""
-
-    timestamp: int
-    group_id: str
-    group_epoch: int
     assignment_epoch: int
     metadata_hash: int
-    members: tuple[ConsumerGroupMember, ...]
+    members: tuple[Member, ...]
     removed: tuple[str, ...]
 
 
@@ -468,7 +411,6 @@ Event = (
     | TransactionalIdExpired
     | ProducerIdsForgotten
     | GroupChanged
-    | ConsumerGroupChanged
     | GroupConfigAltered
     | OffsetsCommitted
     | TxnOffsetsCommitted

@@ -187,7 +187,7 @@ def append(
         raise errors.PolicyViolationError(f"{partition.topic_partition}: {config.closed}")
     return store(
         unit, partition, batch, config, now_ms,
-        base_serial=verdict.base_serial, transactional_id=transactional_id, producer=producer,
+        base_serial=verdict.base_serial, transactional_id=transactional_id,
     )  # fmt: skip
 
 
@@ -200,7 +200,6 @@ def store(
     *,
     base_serial: int = NO_SEQUENCE,
     transactional_id: str | None = None,
-    producer: ProducerIdAndEpoch | None = None,
 ) -> ProduceResult:
     """Record and insert a batch that is accepted. Raises OutOfOrderSequenceNumberError if only some of its
     sequences are stored."""

@@ -76,7 +76,7 @@ def test_an_event_has_the_changed_members_alone(db: eosdb.Database) -> None:
     beat(db, "a", member_epoch=2, rack_id="r")
     ((members,),) = db.query(
         "SELECT json_array_length(detail, '$.members') FROM journal "
-        "WHERE kind = 'ConsumerGroupChanged' ORDER BY position DESC LIMIT 1"
+        "WHERE kind = 'GroupChanged' ORDER BY position DESC LIMIT 1"
     )
     assert members == 1
 

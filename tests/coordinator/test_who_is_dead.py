@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 import eosdb
 from eosdb import ManualClock
 from eosdb.coordinator.groups import rows
 from eosdb.coordinator.presence import LOOK_EVERY_MS, Presences
+from eosdb.events.encoding import members_json
+from eosdb.model.members import Member
 
 Stored = list[tuple[str, str]]
 
 
 def members(*locks: int) -> str:
-    return json.dumps([{"member_id": f"m{lock}", "owner_lock": lock} for lock in locks])
+    return members_json([Member(f"m{lock}", owner_lock=lock) for lock in locks])
 
 
 def test_a_member_that_joined_since_the_last_look_is_looked_at(

@@ -24,7 +24,6 @@ TABLES = {
     "TransactionalIdExpired": "transactional_ids",
     "ProducerIdsForgotten": "producer_ids",
     "GroupChanged": "groups group_offsets",
-    "ConsumerGroupChanged": "groups group_offsets",
     "GroupConfigAltered": "eosdb_group_configs",
     "OffsetsCommitted": "group_offsets",
     "TxnOffsetsCommitted": "pending_group_offsets",

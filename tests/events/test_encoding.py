@@ -19,7 +19,6 @@ from eosdb.events.kinds import (
     AclAdded,
     Event,
     GroupChanged,
-    GroupMember,
     LogCleaned,
     MarkerWritten,
     OffsetCommit,
@@ -32,6 +31,7 @@ from eosdb.events.kinds import (
     ViewColumn,
     ViewCreated,
 )
+from eosdb.model.members import Assignor, Member, MemberState
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.values import TopicPartition, TransactionState
 from tests.tidy.tree import ROOT
@@ -72,9 +72,11 @@ STATE_CHANGED = TransactionStateChanged(
     partitions=(TopicPartition('a "b"', 0), TopicPartition("ü", 1)), groups=("g", "h"),
 )  # fmt: skip
 GROUP = GroupChanged(
-    timestamp=1, group_id="g", state="Stable", protocol_type="consumer", protocol_name=None,
-    generation_id=3, leader="m", deadline_ms=9,
-    members=(GroupMember("m", None, "", 10, 20, (("range", "AA=="), ("sticky", "")), "AQ==", True, "", 0),),
+    1, "g", "classic", "Stable", "consumer", None, 3, "m", 9, 0, 0, removed=("n",),
+    members=(Member(
+        "m", None, "", "", 10, 20, 0, (Assignor("range", b"\0"), Assignor("sticky", b"")), b"\1",
+        assigned=frozenset({(2, 1), (1, 0), (2, 0)}), state=MemberState.UNRELEASED_PARTITIONS,
+    ),),
 )  # fmt: skip
 WRITTEN: list[tuple[Event, str]] = [
     (
@@ -88,8 +90,8 @@ WRITTEN: list[tuple[Event, str]] = [
     (STATE_CHANGED._replace(next_producer_id=8), detail(STATE_CHANGED)[:-1] + ",1,8]"),
     (
         GROUP,
-        '["g","Stable","consumer",null,3,"m",[["m",null,"",10,20,[["range","AA=="],["sticky",""]],'
-        '"AQ==",true,"",0]],9]',
+        '["g","classic","Stable","consumer",null,3,"m",9,0,0,[["m",null,"","",10,20,0,[["range","AA=="],'
+        '["sticky",""]],"AQ==",true,[],0,0,[[1,[0]],[2,[0,1]]],[],"UnreleasedPartitions"]],["n"]]',
     ),
     (
         TopicCreated(1, "t", 1, 2, 3, {"retention.ms": "5", "ä": '"'}),

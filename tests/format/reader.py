@@ -54,7 +54,7 @@ KINDS: dict[str, str] = {
 """The kinds that this reader folds, with the names of their values."""
 OTHERS = """
 ProducersExpired SnapshotTaken ProducerIdBlockAllocated CoordinatorElected TransactionalIdExpired
-ProducerIdsForgotten GroupChanged ConsumerGroupChanged GroupConfigAltered LifeBegan IdempotencyKeyUsed
+ProducerIdsForgotten GroupChanged GroupConfigAltered LifeBegan IdempotencyKeyUsed
 IdempotencyKeysExpired RecordsScheduled ScheduledRecordsRemoved SinkBatchAppended SinksExpired ViewCreated
 ViewDropped AclAdded AclRemoved ScramCredentialSet ScramCredentialRemoved
 """

@@ -11,6 +11,7 @@ from typing import Any
 
 from eosdb.events import kinds
 from eosdb.events.encoding import SHAPES, Fields
+from eosdb.model.members import Assignor, Member, MemberState, Partitions
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.values import TopicPartition, TransactionState
 from eosdb.store.schema import newest
@@ -18,15 +19,20 @@ from tests.format import vectors
 from tests.tidy.tree import ROOT
 
 PAGE = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")
-JSON = {int: "integer", str: "text", bool: "boolean", TransactionState: "integer"}
+JSON: dict[Any, str] = {
+    int: "integer", str: "text", bool: "boolean", TransactionState: "integer", bytes: "text",
+    MemberState: "text", Partitions: "array of array",
+}  # fmt: skip
 OBJECTS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (
-        TopicPartition, kinds.OffsetCommit, kinds.GroupMember, kinds.ConsumerGroupMember,
-        kinds.TopicShare, kinds.ViewColumn, kinds.Acl, ScramCredential,
+        TopicPartition, kinds.OffsetCommit, Member, Assignor, kinds.ViewColumn, kinds.Acl, ScramCredential,
     )
 }  # fmt: skip
-DEFAULTS = {"None": "null", "-1": "−1", "False": "false", "()": "empty", "": "empty"}
+DEFAULTS = {
+    "None": "null", "-1": "−1", "False": "false", "True": "true", "()": "empty", "": "empty",
+    "b''": "empty", "frozenset()": "empty", "MemberState.STABLE": "`Stable`",
+}  # fmt: skip
 """How the page says them, where it is not as Python does."""
 
 

@@ -6,8 +6,8 @@ import contextlib
 from typing import Any
 
 from eosdb.coordinator.groups import consumer_decisions, rows
-from eosdb.coordinator.groups.consumer_decisions import NOTHING
 from eosdb.errors import IllegalGenerationError, UnknownMemberIdError
+from eosdb.model.members import NOTHING
 from tests.simulation.planting import instead_of
 
 

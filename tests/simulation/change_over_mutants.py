@@ -15,7 +15,7 @@ from tests.simulation.planting import instead_of, mutant
 @instead_of("a new generation forgets what its members had", decisions, "_complete")
 def a_generation_forgets_assignments(complete: Any, group: Any, now_ms: int) -> Any:
     after = complete(group, now_ms)
-    emptied = tuple(replace(member, assignment=b"") for member in after.members)
+    emptied = tuple(member._replace(assignment=b"") for member in after.members)
     return replace(after, members=emptied)
 
 

@@ -14,7 +14,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from eosdb.events.encoding import members_of
 from eosdb.model.damage import parsed
+from eosdb.model.members import Member, MemberState
 from eosdb.model.values import TopicPartition
 from tests.simulation.ledger import Ledger, transaction_of
 from tests.simulation.model import (
@@ -48,8 +50,8 @@ class Beliefs:
         self._owned: dict[str, set[int]] = {}
         """What each member of the new protocol owns."""
 
-    def take(self, members: Iterable[Mapping[str, Any]], generation: int) -> None:
-        self.members = [(m["member_id"], m.get("member_epoch", generation)) for m in members]
+    def take(self, members: Iterable[Member], generation: int) -> None:
+        self.members = [(m.member_id, m.member_epoch or generation) for m in members]
         self._checked = -1
 
     def check(self) -> None:
@@ -64,17 +66,17 @@ class Beliefs:
                 other = owners.setdefault(tp, member)
                 require(other == member, f"{tp} is believed owned by {other} and {member}")
 
-    def add(self, changes: Iterable[tuple[int, str, str]]) -> None:
-        """Follow the group's changes of protocol, given as position, kind and detail of events."""
-        for position, kind, detail in changes:
+    def add(self, changes: Iterable[tuple[int, str]]) -> None:
+        """Follow the group's changes of protocol, given as position and detail of events."""
+        for position, detail in changes:
             self.seen = position
             event = parsed(detail)
             if event["group_id"] != MEMBERS:
                 continue
-            if kind == "ConsumerGroupChanged":
+            if event["group_type"] == "consumer":
                 if self._epoch is None:
                     self._begin(event["members"])
-                self._epoch = event["group_epoch"]
+                self._epoch = event["generation_id"]
                 for m in event["members"]:
                     self._owned[m["member_id"]] = _owned(m)
                 continue
@@ -83,13 +85,12 @@ class Beliefs:
             if before is not None and event["members"] and waits:
                 now = event["generation_id"]
                 require(now == before, f"a group of epoch {before} is one of generation {now}")
-            if before is not None or event["state"] == "Stable":
-                self._had = {
-                    m["member_id"]: {
-                        number for _, number in assigned(base64.b64decode(m["assignment"]))
-                    }
-                    for m in event["members"]
+            self._had = {k: v for k, v in self._had.items() if k not in event["removed"]} | {
+                m["member_id"]: {
+                    number for _, number in assigned(base64.b64decode(m["assignment"]))
                 }
+                for m in event["members"]
+            }
             if before is not None and waits:
                 for name, had in self._had.items():
                     owned = self._owned.get(name, had)
@@ -108,7 +109,7 @@ class Beliefs:
 def _owned(member: Mapping[str, Any]) -> set[int]:
     """The partitions that no other member may get; the members share one topic."""
     shares = [*member["assigned"], *member["pending_revocation"]]
-    return {number for share in shares for number in share["partitions"]}
+    return {number for _, numbers in shares for number in numbers}
 
 
 _COMMITS: Final = (
@@ -116,8 +117,8 @@ _COMMITS: Final = (
     "AND kind IN ('OffsetsCommitted', 'TxnOffsetsCommitted') ORDER BY position"
 )
 _CHANGES: Final = (
-    "SELECT position, kind, detail FROM journal WHERE position > ? "
-    "AND kind IN ('GroupChanged', 'ConsumerGroupChanged') ORDER BY position"
+    "SELECT position, detail FROM journal WHERE position > ? "
+    "AND kind = 'GroupChanged' ORDER BY position"
 )
 
 _DELETED_GROUPS: Final = (
@@ -380,38 +381,37 @@ class Checker:
             require(generation >= before, f"{group}: generation {generation} follows {before}")
             self._generations[group] = generation
             given: set[tuple[str, int]] = set()
-            stored = parsed(members)
+            stored = members_of(members)
             if group == MEMBERS:
                 self.beliefs.take(stored, generation)
             if type_ == "consumer":
                 self._look_at_members(group, stored, generation, assigned_for)
                 continue
             for member in stored:
-                mine = assigned(base64.b64decode(member["assignment"]))
+                mine = assigned(member.assignment)
                 require(not mine & given, f"{group}: {mine & given} were given to two members")
                 given |= mine
 
     def _look_at_members(
-        self, group: str, members: list[dict[str, Any]], epoch: int, assigned_for: int
+        self, group: str, members: Iterable[Member], epoch: int, assigned_for: int
     ) -> None:
         """Check that no partition has two owners, that epochs grow in order, and that a stable group owns
         everything (KIP-848)."""
         require(assigned_for <= epoch, f"{group}: assignment {assigned_for} of epoch {epoch}")
         leases = {member for (member,) in self._file.execute(_LEASED, (group,))}
-        ghosts = {member["member_id"] for member in members} - leases
+        ghosts = {member.member_id for member in members} - leases
         require(not ghosts, f"{group}: {ghosts} are members without a session")
         owned: set[tuple[int, int]] = set()
         for member in members:
-            shares = [*member["assigned"], *member.get("pending_revocation", ())]
-            mine = {(topic, number) for topic, numbers in shares for number in numbers}
+            mine = member.assigned | member.pending_revocation
             require(not mine & owned, f"{group}: {mine & owned} have two owners")
             owned |= mine
-            key, now = (group, member["member_id"]), member["member_epoch"]
+            key, now = (group, member.member_id), member.member_epoch
             before = self._member_epochs.get(key, 0)
             require(now < 0 or before <= now <= epoch, f"{key}: epoch {now} follows {before}")
             self._member_epochs[key] = max(before, now)
-        reached = {(m["state"], m["member_epoch"]) for m in members}
-        if reached == {("Stable", epoch)} and epoch == assigned_for:
+        reached = {(m.state, m.member_epoch) for m in members}
+        if reached == {(MemberState.STABLE, epoch)} and epoch == assigned_for:
             require(len(owned) == INPUTS, f"{group} is stable and owns {sorted(owned)} alone")
             self.stable_groups += 1
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
+from eosdb.events.encoding import members_of
 from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
 
@@ -103,15 +104,15 @@ class Attendance:
 def _members(rows: Iterable[Lease]) -> dict[tuple[str, str], _Seen]:
     seen_members: dict[tuple[str, str], _Seen] = {}
     for group_id, state, deadline, members, member_id, expires in rows:
-        for member in parsed(members):
-            if member["member_id"] == member_id:
+        for member in members_of(members):
+            if member.member_id == member_id:
                 seen_members[group_id, member_id] = _Seen(
-                    member.get("owner_lock", 0),
+                    member.owner_lock,
                     expires,
                     deadline,
-                    member.get("group_instance_id"),
-                    member["session_timeout_ms"],
-                    state in _WAITED_IN and member.get("has_joined", True),
+                    member.group_instance_id,
+                    member.session_timeout_ms,
+                    state in _WAITED_IN and member.has_joined,
                 )
     return seen_members
 

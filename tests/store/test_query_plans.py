@@ -48,7 +48,7 @@ HOT = {
     "a transition from a position on": outcome._FROM,
     "the newest transition": outcome._NEWEST,
     "the idempotency key that expires next": once.OLDEST_KEY,
-    "a group": group_rows._BY_ID,
+    "a group": group_rows.GROUPS.at_key,
     "the session that ends next": group_rows.NEXT_SESSION_END,
     "the rebalance that is over next": group_rows.NEXT_DEADLINE,
     "renewing a session": group_rows._RENEW,

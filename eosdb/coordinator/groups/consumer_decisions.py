@@ -15,80 +15,28 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from eosdb import errors
-from eosdb.coordinator.groups.decisions import NO_DEADLINE, Members
+from eosdb.coordinator.groups.decisions import Members, merged
 from eosdb.model.assignors import Subscriber, assign_ranges, assign_uniformly
+from eosdb.model.members import NO_DEADLINE, NOTHING, Assignor, Member, MemberState, Partitions
 from eosdb.model.requests import ConsumerGroupHeartbeat
 from eosdb.model.values import GroupState
 
-Partitions = frozenset[tuple[int, int]]
-"""Topic number and partition number of each."""
-NOTHING: Final[Partitions] = frozenset()
 AWAY: Final = -2
 """The member epoch of a static member that has left for a while."""
 
 
-class MemberState(Enum):
-    """The member's progress towards its target assignment."""
-
-    STABLE = "Stable"
-    UNREVOKED_PARTITIONS = "UnrevokedPartitions"
-    """The member has to give up partitions."""
-    UNRELEASED_PARTITIONS = "UnreleasedPartitions"
-    """Other members have to give up partitions of its target."""
-
-
 @dataclass(frozen=True, slots=True)
-class ConsumerMember:
-    """A member. `matched` are the topics that match its regular expression and that it may describe."""
-
-    member_id: str
-    group_instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    session_timeout_ms: int = 45_000
-    rebalance_timeout_ms: int = 300_000
-    subscribed_topic_names: tuple[str, ...] = ()
-    subscribed_topic_regex: str = ""
-    matched: tuple[int, ...] = ()
-    server_assignor: str | None = None
-    member_epoch: int = 0
-    previous_member_epoch: int = 0
-    state: MemberState = MemberState.STABLE
-    assigned: Partitions = NOTHING
-    pending_revocation: Partitions = NOTHING
-    """Partitions that it has to give up and has not yet confirmed; no other member may have them."""
-    target: Partitions = NOTHING
-    revoke_by_ms: int = NO_DEADLINE
-    """The time at which it is removed, unless it gives up `pending_revocation` or, by the classic protocol,
-    rejoins or syncs."""
-    owner_lock: int = 0
-    """The number of the lock that its process holds; 0 if none."""
-    protocols: tuple[tuple[str, bytes], ...] = ()
-    """Of a classic member: its assignors, each with its metadata."""
-
-    @property
-    def owned(self) -> Partitions:
-        """The partitions that no other member may get."""
-        return self.assigned | self.pending_revocation
-
-    def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerGroup(Members[ConsumerMember]):
+class ConsumerGroup(Members):
     """A group. `metadata_hash` is a hash of the topics and partition counts behind the target."""
 
     group_id: str
     group_epoch: int = 0
     assignment_epoch: int = 0
     metadata_hash: int = 0
-    members: tuple[ConsumerMember, ...] = ()
+    members: tuple[Member, ...] = ()
 
     @property
     def state(self) -> GroupState:
@@ -107,14 +55,10 @@ class ConsumerGroup(Members[ConsumerMember]):
         return min(deadlines, default=NO_DEADLINE)
 
     def with_members(
-        self, changed: Iterable[ConsumerMember], removed: Iterable[str] = ()
+        self, changed: Iterable[Member], removed: Collection[str] = ()
     ) -> ConsumerGroup:
         """The group with these members added or replaced, and others removed by id."""
-        members = {member.member_id: member for member in self.members}
-        members |= {member.member_id: member for member in changed}
-        for member_id in removed:
-            del members[member_id]
-        return replace(self, members=tuple(members.values()))
+        return replace(self, members=merged(self.members, changed, removed))
 
 
 ASSIGNORS: Final = {"uniform": assign_uniformly, "range": assign_ranges}
@@ -134,7 +78,7 @@ class Heartbeat(ConsumerGroupHeartbeat):
     """The topics that match the member's regular expression; None without one."""
     owned: Partitions | None = None
     """`topic_partitions` by topic number."""
-    protocols: tuple[tuple[str, bytes], ...] = ()
+    protocols: tuple[Assignor, ...] = ()
     """Only of a member that joins by the classic protocol."""
 
     @property
@@ -216,9 +160,9 @@ def heartbeat(
     return changed.with_members([reconciled])
 
 
-def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroup:
+def leave_for_a_while(group: ConsumerGroup, member: Member) -> ConsumerGroup:
     """The group after a static member has left for a while; it keeps its place."""
-    away = replace(member, member_epoch=AWAY, pending_revocation=NOTHING, revoke_by_ms=NO_DEADLINE)
+    away = member._replace(member_epoch=AWAY, pending_revocation=NOTHING, revoke_by_ms=NO_DEADLINE)
     return group.with_members([away])
 
 
@@ -245,7 +189,7 @@ def assignor_of(group: ConsumerGroup) -> str:
     return max(votes, key=lambda name: (votes[name], name), default="uniform")
 
 
-def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+def known_member(group: ConsumerGroup, member_id: str) -> Member:
     """The member with this id. Raises UnknownMemberIdError."""
     member = group.member(member_id)
     if member is None:
@@ -256,7 +200,7 @@ def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     return member
 
 
-def static_member(group: ConsumerGroup, member_id: str, group_instance_id: str) -> ConsumerMember:
+def static_member(group: ConsumerGroup, member_id: str, group_instance_id: str) -> Member:
     """The member with this group instance id. Raises UnknownMemberIdError, and FencedInstanceIdError if
     another member id has it."""
     holder = group.holder(member_id, group_instance_id)
@@ -310,7 +254,7 @@ def check_unsubscribed(group: ConsumerGroup, topic: str, number: int) -> None:
 
 
 def _stale(
-    group: ConsumerGroup, member: ConsumerMember, member_epoch: int
+    group: ConsumerGroup, member: Member, member_epoch: int
 ) -> errors.StaleMemberEpochError | None:
     if member_epoch == member.member_epoch:
         return None
@@ -320,13 +264,11 @@ def _stale(
     )
 
 
-def _subscribed_member(
-    group: ConsumerGroup, beat: Heartbeat
-) -> tuple[ConsumerMember, ConsumerMember | None]:
+def _subscribed_member(group: ConsumerGroup, beat: Heartbeat) -> tuple[Member, Member | None]:
     """The member before the heartbeat (new or known), and the static member that it replaces."""
     if beat.group_instance_id is None:
         if beat.joins:
-            member = group.member(beat.member_id) or ConsumerMember(beat.member_id)
+            member = group.member(beat.member_id) or Member(beat.member_id)
         else:
             member = known_member(group, beat.member_id)
         if not beat.protocols:
@@ -338,17 +280,17 @@ def _subscribed_member(
         return member, None
     holder = group.instance(beat.group_instance_id)
     if holder is None or (beat.protocols and holder.member_id == beat.member_id):
-        return group.member(beat.member_id) or ConsumerMember(beat.member_id), None
+        return group.member(beat.member_id) or Member(beat.member_id), None
     if holder.member_epoch != AWAY and not (holder.protocols or beat.protocols):
         raise errors.UnreleasedInstanceIdError(
             f"group {group.group_id!r}: {beat.group_instance_id!r} is still held by member "
             f"{holder.member_id!r}; join again after this member has left or its session has ended"
         )
-    returned = replace(holder, member_id=beat.member_id, member_epoch=0, previous_member_epoch=0)
+    returned = holder._replace(member_id=beat.member_id, member_epoch=0, previous_member_epoch=0)
     return returned, None if beat.member_id == holder.member_id else holder
 
 
-def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) -> None:
+def _check_epoch(group: ConsumerGroup, member: Member, beat: Heartbeat) -> None:
     """Raise FencedMemberEpochError for an epoch that is not the member's. The previous epoch is accepted if
     the member reports no partition outside its assignment, because the response with the new epoch may
     have been lost."""
@@ -365,12 +307,11 @@ def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) 
         )
 
 
-def _updated(member: ConsumerMember, beat: Heartbeat, session_timeout_ms: int) -> ConsumerMember:
+def _updated(member: Member, beat: Heartbeat, session_timeout_ms: int) -> Member:
     names, regex, rack = beat.subscribed_topic_names, beat.subscribed_topic_regex, beat.rack_id
     timeout, assignor = beat.rebalance_timeout_ms, beat.server_assignor
     instance = beat.group_instance_id
-    return replace(
-        member,
+    return member._replace(
         group_instance_id=member.group_instance_id if instance is None else instance,
         rack_id=member.rack_id if rack is None else rack,
         client_id=beat.client_id,
@@ -388,7 +329,7 @@ def _updated(member: ConsumerMember, beat: Heartbeat, session_timeout_ms: int) -
     )
 
 
-def _subscription(member: ConsumerMember) -> tuple[object, ...]:
+def _subscription(member: Member) -> tuple[object, ...]:
     return member.subscribed_topic_names, member.matched
 
 
@@ -419,17 +360,17 @@ def _with_target(group: ConsumerGroup, topics: Topics, numbers: Mapping[int, int
             Subscriber(member.member_id, subscribed, member.target, member.group_instance_id)
         )
     target = ASSIGNORS[assignor_of(group)](subscribers, numbers)
-    members = [replace(member, target=target[member.member_id]) for member in group.members]
+    members = [member._replace(target=target[member.member_id]) for member in group.members]
     return replace(group, members=tuple(members), assignment_epoch=group.group_epoch)
 
 
 def _reconciled(
-    member: ConsumerMember,
+    member: Member,
     assignment_epoch: int,
     owned: Partitions | None,
     taken: Partitions,
     now_ms: int,
-) -> ConsumerMember:
+) -> Member:
     """The member's next step to its target: it first gives up partitions outside of the target, then gets
     free ones. `owned` is the member's report (None: unchanged); `taken` partitions are not free."""
     epoch = member.member_epoch
@@ -461,7 +402,7 @@ def _reconciled(
     )
 
 
-def _moved(member: ConsumerMember, epoch: int, **changes: object) -> ConsumerMember:
+def _moved(member: Member, epoch: int, **changes: Any) -> Member:
     """The member moved to this epoch; its current epoch becomes the previous epoch, even if both are
     equal. Heartbeats sent before this step confirm nothing."""
-    return replace(member, member_epoch=epoch, previous_member_epoch=member.member_epoch, **changes)  # type: ignore[arg-type]
+    return member._replace(member_epoch=epoch, previous_member_epoch=member.member_epoch, **changes)

@@ -9,59 +9,32 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeVar
 
 from eosdb import errors
+from eosdb.model.members import NO_DEADLINE, Assignor, Member
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from eosdb.model.values import GroupState
 
-NO_DEADLINE: Final = -1
 
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member. `protocols` are its assignors by preference, each with metadata for the leader."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]
-    assignment: bytes = b""
-    """The leader's last assignment: the member may own these partitions until the next one."""
-    has_joined: bool = True
-    """Whether it is in the current generation, or has joined the next."""
-    client_host: str = ""
-    owner_lock: int = 0
-    """The number of the lock that its process holds; 0 if none."""
-
-    def metadata(self, protocol: str) -> bytes:
-        return dict(self.protocols).get(protocol, b"")
-
-
-M = TypeVar("M", bound=Any)
-
-
-class Members(Generic[M]):
+class Members:
     """The members of a group of either protocol."""
 
     __slots__ = ()
     group_id: str
-    members: tuple[M, ...]
+    members: tuple[Member, ...]
 
-    def member(self, member_id: str) -> M | None:
+    def member(self, member_id: str) -> Member | None:
         return next((m for m in self.members if m.member_id == member_id), None)
 
-    def owner_of(self, owner_lock: int) -> M | None:
+    def owner_of(self, owner_lock: int) -> Member | None:
         return next((m for m in self.members if owner_lock and m.owner_lock == owner_lock), None)
 
-    def instance(self, group_instance_id: str | None) -> M | None:
+    def instance(self, group_instance_id: str | None) -> Member | None:
         if group_instance_id is None:
             return None
         return next((m for m in self.members if m.group_instance_id == group_instance_id), None)
 
-    def holder(self, member_id: str, group_instance_id: str | None) -> M | None:
+    def holder(self, member_id: str, group_instance_id: str | None) -> Member | None:
         """The member with the group instance id, if any. Raises FencedInstanceIdError if it is another."""
         holder = self.instance(group_instance_id)
         if holder is not None and holder.member_id != member_id:
@@ -72,8 +45,16 @@ class Members(Generic[M]):
         return holder
 
 
+def merged(
+    members: Iterable[Member], changed: Iterable[Member], removed: Collection[str]
+) -> tuple[Member, ...]:
+    """The members with these added or replaced, and others removed by id."""
+    by_id = {member.member_id: member for member in (*members, *changed)}
+    return tuple(member for member_id, member in by_id.items() if member_id not in removed)
+
+
 @dataclass(frozen=True, slots=True)
-class Group(Members[Member]):
+class Group(Members):
     """A group. At `deadline_ms` the rebalance ends without the members that are late."""
 
     group_id: str
@@ -105,9 +86,9 @@ def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Grou
     )
     if same and distributed:
         # The generation has this static member already: it was away while other members joined.
-        return _with(group, current, replace(current, has_joined=True))
-    updated = replace(
-        joining, group_instance_id=current.group_instance_id, assignment=current.assignment
+        return _with(group, current, current._replace(has_joined=True))
+    updated = joining._replace(
+        group_instance_id=current.group_instance_id, assignment=current.assignment
     )
     return _prepare(_with(group, current, updated), joining.member_id, now_ms)
 
@@ -138,7 +119,7 @@ def sync(
     if group.state is GroupState.STABLE or group.leader != member_id:
         return group
     members = tuple(
-        replace(member, assignment=assignments.get(member.member_id, b""))
+        member._replace(assignment=assignments.get(member.member_id, b""))
         for member in group.members
     )
     return replace(group, state=GroupState.STABLE, members=members, deadline_ms=NO_DEADLINE)
@@ -309,7 +290,7 @@ def awaits_sync(group: Group | None, member_id: str, generation_id: int) -> bool
 
 
 def check_protocols_given(
-    group_id: str, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
+    group_id: str, protocol_type: str, protocols: tuple[Assignor, ...]
 ) -> None:
     """Raise InconsistentGroupProtocolError without a protocol type or protocols."""
     if not protocol_type or not protocols:
@@ -335,7 +316,7 @@ def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms
     """The group after a static member has returned with a new member id; its old id is fenced. A
     rebalance begins only if the elected protocol or the member's topics change (Kafka: only for the
     protocol). Other metadata, such as owned partitions, changes merely because the member was away."""
-    successor = replace(joining, assignment=holder.assignment)
+    successor = joining._replace(assignment=holder.assignment)
     taken = _with(group, holder, successor)
     if group.leader == holder.member_id:
         taken = replace(taken, leader=joining.member_id)
@@ -360,11 +341,11 @@ def _prepare(group: Group, joined: str | None, now_ms: int) -> Group:
     """Begin a rebalance, or add `joined` to it; the other members have to rejoin."""
     if group.state is GroupState.PREPARING_REBALANCE:
         members = tuple(
-            replace(m, has_joined=True) if m.member_id == joined else m for m in group.members
+            m._replace(has_joined=True) if m.member_id == joined else m for m in group.members
         )
         deadline = group.deadline_ms
     else:
-        members = tuple(replace(m, has_joined=m.member_id == joined) for m in group.members)
+        members = tuple(m._replace(has_joined=m.member_id == joined) for m in group.members)
         deadline = now_ms + max((m.rebalance_timeout_ms for m in members), default=0)
     preparing = replace(
         group, state=GroupState.PREPARING_REBALANCE, members=members, deadline_ms=deadline
@@ -404,7 +385,8 @@ def elected_protocol(members: tuple[Member, ...]) -> str:
 
 
 def _with(group: Group, old: Member, new: Member) -> Group:
-    return replace(group, members=tuple(new if m is old else m for m in group.members))
+    gone = {old.member_id} - {new.member_id}
+    return replace(group, members=merged(group.members, [new], gone))
 
 
 def _rebalancing(group: Group) -> errors.RebalanceInProgressError:

@@ -7,19 +7,16 @@ and get the coordinator's assignment. When the last new member leaves, the group
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 from eosdb import errors
 from eosdb.coordinator.groups import consumer_decisions, decisions
 from eosdb.coordinator.groups.consumer_decisions import (
     ConsumerGroup,
-    ConsumerMember,
     Heartbeat,
-    MemberState,
-    Partitions,
     Topics,
 )
-from eosdb.coordinator.groups.decisions import NO_DEADLINE, Group, Member
+from eosdb.coordinator.groups.decisions import Group
+from eosdb.model.members import NO_DEADLINE, Member, MemberState, Partitions
 from eosdb.model.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     decode_assignment,
@@ -58,18 +55,12 @@ def remove(
         return left
     members = tuple(
         Member(
-            m.member_id,
-            m.group_instance_id,
-            m.client_id,
-            m.session_timeout_ms,
-            m.rebalance_timeout_ms,
-            m.protocols,
+            m.member_id, m.group_instance_id, m.client_id, m.client_host, m.session_timeout_ms,
+            m.rebalance_timeout_ms, m.owner_lock, m.protocols,
             encode_assignment(names_of(m.owned, names)),
-            client_host=m.client_host,
-            owner_lock=m.owner_lock,
         )
         for m in left.members
-    )
+    )  # fmt: skip
     classic = Group(
         group.group_id,
         GroupState.STABLE,
@@ -123,12 +114,12 @@ def join(
         max_size=max_size,
     )
     member = consumer_decisions.known_member(after, joining.member_id)
-    return after.with_members([replace(member, revoke_by_ms=now_ms + member.rebalance_timeout_ms)])
+    return after.with_members([member._replace(revoke_by_ms=now_ms + member.rebalance_timeout_ms)])
 
 
 def sync(
     group: ConsumerGroup,
-    member: ConsumerMember,
+    member: Member,
     generation_id: int,
     protocol_type: str | None,
     protocol_name: str | None,
@@ -147,11 +138,11 @@ def sync(
         raise _rebalancing(group, member)
     if is_revoking or member.revoke_by_ms == NO_DEADLINE:
         return group
-    return group.with_members([replace(member, revoke_by_ms=NO_DEADLINE)])
+    return group.with_members([member._replace(revoke_by_ms=NO_DEADLINE)])
 
 
 def beat(
-    group: ConsumerGroup, member: ConsumerMember, generation_id: int, now_ms: int
+    group: ConsumerGroup, member: Member, generation_id: int, now_ms: int
 ) -> tuple[ConsumerGroup, errors.RebalanceInProgressError | None]:
     """The group after a classic member's heartbeat, and the error that makes it rejoin: for a new epoch,
     to give up partitions, or to get freed ones. Raises IllegalGenerationError."""
@@ -166,14 +157,12 @@ def beat(
     if not must_join:
         return group, None
     if member.revoke_by_ms == NO_DEADLINE:
-        late = replace(member, revoke_by_ms=now_ms + member.rebalance_timeout_ms)
+        late = member._replace(revoke_by_ms=now_ms + member.rebalance_timeout_ms)
         group = group.with_members([late])
     return group, _rebalancing(group, member)
 
 
-def classic_member(
-    group: ConsumerGroup, member_id: str, group_instance_id: str | None
-) -> ConsumerMember:
+def classic_member(group: ConsumerGroup, member_id: str, group_instance_id: str | None) -> Member:
     """The member of the classic protocol. Raises UnknownMemberIdError and FencedInstanceIdError."""
     if group_instance_id is not None:
         consumer_decisions.static_member(group, member_id, group_instance_id)
@@ -185,7 +174,7 @@ def classic_member(
     return member
 
 
-def leaver(group: ConsumerGroup, member_id: str, group_instance_id: str | None) -> ConsumerMember:
+def leaver(group: ConsumerGroup, member_id: str, group_instance_id: str | None) -> Member:
     """The member of either protocol to be removed; a static member's group instance id is enough. Raises
     UnknownMemberIdError and FencedInstanceIdError."""
     holder = group.instance(group_instance_id)
@@ -196,7 +185,7 @@ def leaver(group: ConsumerGroup, member_id: str, group_instance_id: str | None) 
     return consumer_decisions.known_member(group, member_id)
 
 
-def _upgraded(group: Group, member: Member, topics: Topics) -> ConsumerMember:
+def _upgraded(group: Group, member: Member, topics: Topics) -> Member:
     try:
         subscription = decode_subscription(member.protocols[0][1])
         assigned = _numbers(decode_assignment(member.assignment), topics)
@@ -207,23 +196,16 @@ def _upgraded(group: Group, member: Member, topics: Topics) -> ConsumerMember:
         ) from error
     # A cooperative member commits what it owned at its join until it has revoked it and joins again.
     revoking = _numbers(subscription.owned, topics) - assigned
-    return ConsumerMember(
-        member.member_id,
-        member.group_instance_id,
-        None,
-        member.client_id,
-        member.client_host,
-        member.session_timeout_ms,
-        member.rebalance_timeout_ms,
-        tuple(sorted(set(subscription.topics))),
+    return member._replace(
+        assignment=b"",
+        has_joined=True,
+        subscribed_topic_names=tuple(sorted(set(subscription.topics))),
         member_epoch=group.generation_id,
         previous_member_epoch=group.generation_id,
         state=MemberState.UNREVOKED_PARTITIONS if revoking else MemberState.STABLE,
         assigned=assigned,
         pending_revocation=revoking,
         target=assigned,
-        owner_lock=member.owner_lock,
-        protocols=member.protocols,
     )
 
 
@@ -242,7 +224,7 @@ def check_protocols(group: ConsumerGroup, joining: Member, protocol_type: str) -
         )
 
 
-def _check_generation(group: ConsumerGroup, member: ConsumerMember, generation_id: int) -> None:
+def _check_generation(group: ConsumerGroup, member: Member, generation_id: int) -> None:
     if generation_id != member.member_epoch:
         raise errors.IllegalGenerationError(
             f"group {group.group_id!r}: got generation {generation_id}, {member.member_id!r} is at "
@@ -250,7 +232,7 @@ def _check_generation(group: ConsumerGroup, member: ConsumerMember, generation_i
         )
 
 
-def _rebalancing(group: ConsumerGroup, member: ConsumerMember) -> errors.RebalanceInProgressError:
+def _rebalancing(group: ConsumerGroup, member: Member) -> errors.RebalanceInProgressError:
     return errors.RebalanceInProgressError(
         f"group {group.group_id!r}: member {member.member_id!r} has to join again for epoch "
         f"{group.group_epoch}"

@@ -3,17 +3,13 @@
 This module loads a group and records what `decisions` (pure) decide. A session is a lease, which no event
 records: a member counts as alive until its session ends, and each of its requests renews the session.
 
-The event of a KIP-848 group has only the changed members, because each member moves to a new target by a
-step of its own (decisions/0063). The row has all members.
+An event has only the changed members, because each member of a KIP-848 group moves to a new target by a
+step of its own (decisions/0063). The row has all members, in the form of events.
 """
 
 from __future__ import annotations
 
-import base64
-import dataclasses
-import json
 import sqlite3
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import islice
@@ -21,129 +17,69 @@ from typing import Any, Final
 
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.groups import departures
-from eosdb.coordinator.groups.consumer_decisions import (
-    ConsumerGroup,
-    ConsumerMember,
-    MemberState,
-    Partitions,
-)
-from eosdb.coordinator.groups.decisions import Group, Member
+from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup
+from eosdb.coordinator.groups.decisions import Group, merged
 from eosdb.coordinator.groups.departures import Removed
-from eosdb.events.kinds import (
-    ConsumerGroupChanged,
-    ConsumerGroupMember,
-    GroupChanged,
-    GroupMember,
-    TopicShare,
-)
+from eosdb.events.encoding import members_json, members_of
+from eosdb.events.kinds import GroupChanged
 from eosdb.log import topics as log_topics
-from eosdb.model.damage import parsed, reads
+from eosdb.model.damage import reads
+from eosdb.model.members import Member
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE
 from eosdb.model.values import GroupState, GroupType
-from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import row_checksum
+from eosdb.store.writing.table import TableOf
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Unit
 
-_SHARES: Final = ("assigned", "pending_revocation", "target")
-_DEFAULTS: Final = {
-    "group_instance_id": None, "rack_id": None, "subscribed_topic_regex": "", "matched": (),
-    "server_assignor": None, "pending_revocation": (), "revoke_by_ms": -1, "owner_lock": 0,
-    "protocols": (),
-}  # fmt: skip
-"""Values that the row of a member omits."""
+AnyGroup = Group | ConsumerGroup
 
 
-def change(before: ConsumerGroup | None, after: ConsumerGroup, now_ms: int) -> ConsumerGroupChanged:
+# Cached: every heartbeat reads the members, but few change them.
+_members_of: Final = lru_cache(maxsize=64)(members_of)
+
+
+def _group(row: tuple[Any, ...]) -> AnyGroup:
+    (
+        id_, type_, state, protocol_type, protocol, generation, leader, deadline_ms, target_epoch, hash_,
+        text,
+    ) = row  # fmt: skip
+    members = _members_of(text)
+    if GroupType(type_) is GroupType.CONSUMER:
+        return ConsumerGroup(id_, generation, target_epoch, hash_, members)
+    return Group(
+        id_, GroupState(state), protocol_type, protocol, generation, leader, members, deadline_ms
+    )
+
+
+# decisions/0063: groups of both protocols share a table.
+GROUPS: Final = TableOf(
+    "groups",
+    "group_id group_type state protocol_type protocol_name generation_id leader deadline assignment_epoch "
+    "metadata_hash members",
+    "group_id",
+    _group,
+)
+
+
+def change(before: AnyGroup | None, after: AnyGroup, now_ms: int) -> GroupChanged:
     """The event that changes `before` into `after`."""
     known = {} if before is None else {member.member_id: member for member in before.members}
     ids = {member.member_id for member in after.members}
-    return ConsumerGroupChanged(
-        timestamp=now_ms,
-        group_id=after.group_id,
-        group_epoch=after.group_epoch,
-        assignment_epoch=after.assignment_epoch,
-        metadata_hash=after.metadata_hash,
-        members=tuple(_event(m) for m in after.members if known.get(m.member_id) != m),
-        removed=tuple(member_id for member_id in known if member_id not in ids),
-    )
+    state: tuple[str, str | None, int, str | None]
+    if isinstance(after, ConsumerGroup):
+        kind, state = GroupType.CONSUMER, (PROTOCOL_TYPE, None, after.group_epoch, None)
+        epochs = after.assignment_epoch, after.metadata_hash
+    else:
+        kind, epochs = GroupType.CLASSIC, (0, 0)
+        state = after.protocol_type, after.protocol_name, after.generation_id, after.leader
+    return GroupChanged(
+        now_ms, after.group_id, kind.value, after.state.value, *state, after.deadline_ms, *epochs,
+        tuple(m for m in after.members if known.get(m.member_id) != m),
+        tuple(member_id for member_id in known if member_id not in ids),
+    )  # fmt: skip
 
 
-def after_event(before: ConsumerGroup | None, event: ConsumerGroupChanged) -> ConsumerGroup:
-    """The group after the event. Raises KeyError if a removed member is not in it."""
-    members = before.members if before is not None else ()
-    return ConsumerGroup(
-        event.group_id, event.group_epoch, event.assignment_epoch, event.metadata_hash, members
-    ).with_members((_consumer_member(each._asdict()) for each in event.members), event.removed)
-
-
-def _consumer_row(group: ConsumerGroup) -> tuple[object, ...]:
-    stored = [
-        {k: v for k, v in _event(m)._asdict().items() if k not in _DEFAULTS or v != _DEFAULTS[k]}
-        for m in group.members
-    ]
-    members = json.dumps(stored, separators=(",", ":"))
-    return (
-        group.group_id,
-        group.state.value,
-        PROTOCOL_TYPE,
-        None,
-        group.group_epoch,
-        None,
-        members,
-        group.deadline_ms,
-        GroupType.CONSUMER.value,
-        group.assignment_epoch,
-        group.metadata_hash,
-    )
-
-
-@lru_cache(maxsize=64)  # Cached: every heartbeat reads the members, but few change them.
-def members_of(text: str) -> tuple[ConsumerMember, ...]:
-    return tuple(map(_consumer_member, parsed(text)))
-
-
-def _event(member: ConsumerMember) -> ConsumerGroupMember:
-    fields = {name: getattr(member, name) for name in ConsumerGroupMember._fields}
-    fields |= {name: shares(fields[name]) for name in _SHARES}
-    fields["protocols"] = tuple((name, _text(data)) for name, data in member.protocols)
-    return ConsumerGroupMember(**fields | {"state": member.state.value})
-
-
-def _consumer_member(stored: dict[str, Any]) -> ConsumerMember:
-    """Decode a member that an event or a row stores."""
-    fields: dict[str, Any] = _DEFAULTS | stored
-    fields |= {
-        name: frozenset(
-            (topic, partition) for topic, numbers in fields[name] for partition in numbers
-        )
-        for name in _SHARES
-    }
-    fields |= {name: tuple(fields[name]) for name in ("subscribed_topic_names", "matched")}
-    fields["protocols"] = tuple((name, _bytes(data)) for name, data in fields["protocols"])
-    return ConsumerMember(**fields | {"state": MemberState(fields["state"])})
-
-
-def shares(partitions: Partitions) -> tuple[TopicShare, ...]:
-    by_topic: defaultdict[int, list[int]] = defaultdict(list)
-    for topic, partition in sorted(partitions):
-        by_topic[topic].append(partition)
-    return tuple(TopicShare(topic, tuple(numbers)) for topic, numbers in by_topic.items())
-
-
-AnyGroup = Group | ConsumerGroup
-_FIELDS: Final = [field.name for field in dataclasses.fields(Group)]
-"""The columns, also the fields of the event."""
-_IN_TABLE: Final = {"deadline_ms": "deadline"}
-_COLUMNS: Final = ", ".join(_IN_TABLE.get(field, field) for field in _FIELDS)
-# decisions/0063: groups of both protocols share a table.
-_OF_BOTH: Final = f"{_COLUMNS}, group_type, assignment_epoch, metadata_hash"
-_SAVE: Final = Statement(
-    f"INSERT OR REPLACE INTO {{groups}} ({_OF_BOTH}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-_READ: Final = f"SELECT {_OF_BOTH} FROM {{groups}}"
-_DELETE: Final = Statement("DELETE FROM {groups} WHERE group_id = ?")
-_ALL: Final = Statement(_READ)
-_BY_ID: Final = Statement(f"{_READ} WHERE group_id = ?")
+_NOT_EMPTY: Final = GROUPS.where(f"state <> '{GroupState.EMPTY.value}'")
 # The query starts from sessions, because every member has a session, and many groups have no members.
 _WITH_MEMBERS: Final = (
     "SELECT group_id, members FROM groups WHERE group_id IN (SELECT group_id FROM group_sessions)"
@@ -162,10 +98,9 @@ NEXT_DEADLINE: Final = "SELECT deadline FROM groups WHERE deadline >= 0 ORDER BY
 """When the next rebalance times out."""
 
 
-def load(connection: Folding | sqlite3.Connection, group_id: str) -> AnyGroup | None:
+def load(source: Folding | sqlite3.Connection, group_id: str) -> AnyGroup | None:
     """The group; None if no member ever joined it."""
-    row = connection.execute(_BY_ID, (group_id,)).fetchone()
-    return None if row is None else _group(row)
+    return GROUPS.find(source, group_id)
 
 
 def classic(group_id: str, group: AnyGroup | None) -> Group | None:
@@ -184,7 +119,7 @@ def stored_members(source: Unit | sqlite3.Connection) -> list[tuple[str, str]]:
 @reads("groups")
 def owner_locks(members: str) -> tuple[tuple[str, int], ...]:
     """The member ids and lock numbers of the members that hold locks."""
-    return tuple((m["member_id"], m["owner_lock"]) for m in parsed(members) if m.get("owner_lock"))
+    return tuple((m.member_id, m.owner_lock) for m in _members_of(members) if m.owner_lock)
 
 
 def names(connection: sqlite3.Connection) -> list[str]:
@@ -195,24 +130,15 @@ def names(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in rows]
 
 
-@reads("groups")
 def load_all(connection: sqlite3.Connection) -> dict[str, AnyGroup]:
-    rows = connection.execute(_ALL)
-    return {group.group_id: group for group in map(_group, rows)}
+    return {group.group_id: group for group in GROUPS.read(connection, GROUPS.select)}
 
 
 def record(unit: Unit, before: AnyGroup | None, after: AnyGroup, now_ms: int) -> None:
     """Record the change as an event, and delete the sessions of removed members."""
     if after == before:
         return
-    if isinstance(after, ConsumerGroup):
-        known = before if isinstance(before, ConsumerGroup) else None
-        unit.record(change(known, after, now_ms))
-    else:
-        fields = _fields(
-            after, state=after.state.value, members=tuple(map(_group_member, after.members))
-        )
-        unit.record(GroupChanged(timestamp=now_ms, **fields))
+    unit.record(change(before, after, now_ms))
     gone = {m.member_id for m in before.members} if before is not None else set()
     gone -= {m.member_id for m in after.members}
     end_sessions(unit, after.group_id, gone)
@@ -227,27 +153,20 @@ def without(unit: Unit, group: AnyGroup, member_ids: Collection[str], now_ms: in
 
 
 def save(unit: Folding, event: GroupChanged) -> None:
-    members = json.dumps([_row(member) for member in event.members], separators=(",", ":"))
-    fields = _fields(event, members=members)
-    unit.execute(_SAVE, (*fields.values(), GroupType.CLASSIC.value, 0, 0))
-
-
-def save_consumer(unit: Folding, event: ConsumerGroupChanged) -> ConsumerGroup:
-    """Projection only: save and return the group after the event."""
+    """Projection only: save the group after the event."""
     before = load(unit, event.group_id)
-    after = after_event(before if isinstance(before, ConsumerGroup) else None, event)
-    unit.execute(_SAVE, _consumer_row(after))
-    return after
+    members = merged(() if before is None else before.members, event.members, event.removed)
+    unit.execute(GROUPS.replace, (*event[1:-2], members_json(members)))
 
 
 def forget(unit: Folding, group_id: str) -> None:
-    unit.execute(_DELETE, (group_id,))
+    unit.execute(GROUPS.delete, (group_id,))
 
 
 def renew_session(
     unit: Unit,
     group_id: str,
-    member: Member | ConsumerMember,
+    member: Member,
     now_ms: int,
     statement: str = _RENEW,
 ) -> None:
@@ -258,9 +177,7 @@ def renew_session(
     unit.memos[Due].by(expires + 1)
 
 
-def renew_while_waiting(
-    unit: Unit, group: AnyGroup, member: Member | ConsumerMember, now_ms: int
-) -> None:
+def renew_while_waiting(unit: Unit, group: AnyGroup, member: Member, now_ms: int) -> None:
     """Extend the session of a waiting member past the rebalance deadline, because the member sends nothing
     while it waits (Kafka: hasSatisfiedHeartbeat). Members of the new protocol never wait."""
     until_ms = group.deadline_ms if isinstance(group, Group) else now_ms
@@ -286,7 +203,7 @@ def is_given_out(unit: Unit, group_id: str, member_id: str) -> bool:
 def _end_waiting(unit: Unit, before: AnyGroup | None, after: AnyGroup, now_ms: int) -> None:
     """Shorten extended sessions to the session timeout when their members no longer wait: the generation
     is formed, the member must rejoin, or the group has changed its protocol."""
-    idle: Iterable[Member | ConsumerMember] = after.members
+    idle: Iterable[Member] = after.members
     if isinstance(after, ConsumerGroup):
         idle = after.members if isinstance(before, Group) else ()
     elif after.state is GroupState.PREPARING_REBALANCE:
@@ -301,8 +218,7 @@ def _end_waiting(unit: Unit, before: AnyGroup | None, after: AnyGroup, now_ms: i
 
 def begin_sessions(unit: Unit, now_ms: int) -> None:
     """Begin a session for each member without a session, as in a restored file."""
-    rows = unit.execute(f"{_ALL} WHERE state <> '{GroupState.EMPTY.value}'").fetchall()
-    for group in map(_group, rows):
+    for group in [*GROUPS.read(unit, _NOT_EMPTY)]:
         for member in group.members:
             renew_session(unit, group.group_id, member, now_ms, _BEGIN)
 
@@ -377,45 +293,3 @@ def _gone(
     the dead members have been removed."""
     yield from (("process_died", *entry) for entry in sorted(dead.items()))
     yield from (("session_ended", *entry) for entry in ended_sessions(unit, now_ms).items())
-
-
-def _fields(group: Group | GroupChanged, **changed: object) -> dict[str, Any]:
-    return {name: getattr(group, name) for name in _FIELDS} | changed
-
-
-def _group_member(member: Member) -> GroupMember:
-    fields = {name: getattr(member, name) for name in GroupMember._fields}
-    fields["protocols"] = tuple((name, _text(data)) for name, data in member.protocols)
-    return GroupMember(**fields | {"assignment": _text(member.assignment)})
-
-
-def _row(member: GroupMember) -> dict[str, Any]:
-    """The stored form of a member. It omits fields of later versions that have their default value."""
-    later = GroupMember._field_defaults
-    row = member._asdict()
-    return {name: row[name] for name in row if name not in later or row[name] != later[name]}
-
-
-@reads("groups")
-def _group(row: tuple[Any, ...]) -> AnyGroup:
-    *columns, group_type, assignment_epoch, metadata_hash = row
-    fields = dict(zip(_FIELDS, columns, strict=True))
-    fields["state"] = GroupState(fields["state"])
-    if GroupType(group_type) is GroupType.CONSUMER:
-        epochs = (fields["generation_id"], assignment_epoch, metadata_hash)
-        return ConsumerGroup(fields["group_id"], *epochs, members_of(str(fields["members"])))
-    fields["members"] = tuple(map(_member, parsed(str(fields["members"]))))
-    return Group(**fields)
-
-
-def _member(stored: dict[str, Any]) -> Member:
-    protocols = tuple((name, _bytes(data)) for name, data in stored["protocols"])
-    return Member(**stored | {"protocols": protocols, "assignment": _bytes(stored["assignment"])})
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _bytes(text: str) -> bytes:
-    return base64.b64decode(text)

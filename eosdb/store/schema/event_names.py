@@ -10,8 +10,9 @@ import json
 import typing
 from typing import Any, Final
 
-from eosdb.events.encoding import SHAPES
+from eosdb.events.encoding import SHAPES, form
 from eosdb.events.kinds import KINDS, Event
+from eosdb.model.damage import parsed
 from eosdb.model.values import TransactionState
 
 _STATES: Final = json.dumps([state.label for state in TransactionState], separators=(",", ":"))
@@ -25,21 +26,25 @@ def member(kind: type[Event], name: str) -> str:
 
 
 def _or_default(cls: Any, name: str, found: str) -> str:
-    defaults = cls._field_defaults
-    return f"ifnull({found}, {defaults[name]!r})" if name in defaults else found
+    default = cls._field_defaults.get(name)
+    if default is None:
+        return found
+    value = parsed((form(typing.get_type_hints(cls)[name]).text or str)(default))
+    if isinstance(value, list):
+        return f"json(ifnull({found}, '{json.dumps(value)}'))"
+    return f"ifnull({found}, {value!r})"
 
 
 def _object(cls: Any, names: tuple[str, ...], array: str, path: str = "$") -> str:
     """Return the SQL of an array's values as an object."""
-    hints = typing.get_type_hints(cls)
     shown = [
-        f"'{name}', {_or_default(cls, name, _shown(hints[name], array, f'{path}[{i}]'))}"
-        for i, name in enumerate(names)
+        f"'{name}', {_shown(cls, name, array, f'{path}[{i}]')}" for i, name in enumerate(names)
     ]
     return f"json_object({', '.join(shown)})"
 
 
-def _shown(hint: Any, array: str, path: str) -> str:
+def _shown(cls: Any, name: str, array: str, path: str) -> str:
+    hint = typing.get_type_hints(cls)[name]
     if hasattr(hint, "_fields"):
         return _object(hint, hint._fields, array, path)
     item: Any = next(iter(typing.get_args(hint)), None)
@@ -47,7 +52,7 @@ def _shown(hint: Any, array: str, path: str) -> str:
         each = "i" if array == "detail" else f"i{array.partition('.')[0]}"
         shown = _object(item, item._fields, f"{each}.value")
         return f"(SELECT json_group_array({shown}) FROM json_each({array}, '{path}') {each})"
-    found = f"json_extract({array}, '{path}')"
+    found = _or_default(cls, name, f"json_extract({array}, '{path}')")
     if hint in (TransactionState, TransactionState | None):
         return f"json_extract('{_STATES}', '$[' || {found} || ']')"
     return f"json(iif({found}, 'true', 'false'))" if hint is bool else found

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from eosdb.coordinator.groups import consumer_decisions, decisions, departures, migration, rows
 from eosdb.coordinator.groups.consumer_decisions import (
     AWAY,
     LEAVE,
     ConsumerGroup,
-    ConsumerMember,
     Heartbeat,
-    Partitions,
 )
-from eosdb.coordinator.groups.decisions import Group, Member
+from eosdb.coordinator.groups.decisions import Group
 from eosdb.errors import ApiError, GroupIdNotFoundError, IllegalGenerationError
+from eosdb.model.members import Member, Partitions
 from eosdb.model.protocol import linear_regex
 from eosdb.model.protocol.consumer_protocol import decode_assignment, encode_assignment
 from eosdb.model.values import GroupState, TopicPartition
@@ -23,7 +21,6 @@ from tests.coordinator.groups import steps
 from tests.coordinator.groups.steps import Step
 
 SESSION_MS = 45_000
-M = TypeVar("M", Member, ConsumerMember)
 
 
 @dataclass(slots=True)
@@ -81,7 +78,7 @@ class Decided:
 
     def _join(self, step: steps.Join) -> str:
         joining = Member(
-            step.who, step.instance, "", step.session_ms, step.rebalance_ms, step.protocols
+            step.who, step.instance, "", "", step.session_ms, step.rebalance_ms, 0, step.protocols
         )
         decisions.check_protocols_given("g", step.kind, step.protocols)
         is_new = not step.is_known and self._generation(step.who) < 0
@@ -248,7 +245,7 @@ class Decided:
         assert self.group is not None
         self.group = departures.without(self.group, gone, self._names, self.now)
 
-    def _renew(self, member: M) -> M:
+    def _renew(self, member: Member) -> Member:
         self.expires[member.member_id] = self.now + member.session_timeout_ms
         return member
 
@@ -256,9 +253,9 @@ class Decided:
         member = None if self.group is None else self.group.member(who)
         if member is None or self.group is None:
             return -1
-        if isinstance(member, ConsumerMember):
+        if isinstance(self.group, ConsumerGroup):
             return member.member_epoch
-        return getattr(self.group, "generation_id", -1)
+        return self.group.generation_id
 
     def _names(self) -> dict[int, str]:
         return {number: name for name, (number, _) in self.topics.items()}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from eosdb.model.members import Assignor
 from eosdb.model.protocol.consumer_protocol import Subscription
 from eosdb.model.values import TopicPartition
 
@@ -32,11 +33,11 @@ class Join:
     is_known: bool = False
 
     @property
-    def protocols(self) -> tuple[tuple[str, bytes], ...]:
+    def protocols(self) -> tuple[Assignor, ...]:
         said = self.says
         if said is None:
             said = Subscription(tuple(self.topics.split()), tuple(partitions(self.owns))).encode()
-        return tuple((name, said) for name in self.wants.split())
+        return tuple(Assignor(name, said) for name in self.wants.split())
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,10 @@ from hypothesis import strategies as st
 from eosdb.coordinator.groups import consumer_decisions, decisions
 from eosdb.coordinator.groups.consumer_decisions import (
     AWAY,
-    NOTHING,
     ConsumerGroup,
-    ConsumerMember,
     Heartbeat,
-    MemberState,
-    Partitions,
 )
-from eosdb.coordinator.groups.decisions import Member
+from eosdb.model.members import NO_DEADLINE, NOTHING, Member, MemberState, Partitions
 from eosdb.model.values import GroupState
 from tests.coordinator.groups.by_decisions import Decided
 from tests.coordinator.groups.steps import Hello, Join, Step, Topic, Wait, check_all, enter
@@ -39,7 +35,7 @@ def test_each_members_first_that_all_support_is_its_vote_and_the_last_name_wins_
     wants: tuple[str, ...], elected: str
 ) -> None:
     protocols = [Join("", wants=each).protocols for each in wants]
-    members = (Member(f"m{i}", None, "", 1, 1, each) for i, each in enumerate(protocols))
+    members = (Member(f"m{i}", protocols=each) for i, each in enumerate(protocols))
     assert decisions.elected_protocol(tuple(members)) == elected
 
 
@@ -47,18 +43,18 @@ def test_each_members_first_that_all_support_is_its_vote_and_the_last_name_wins_
 def test_members_without_a_preference_do_not_vote(
     preferences: tuple[str | None, ...], elected: str
 ) -> None:
-    members = (ConsumerMember(f"m{i}", server_assignor=one) for i, one in enumerate(preferences))
+    members = (Member(f"m{i}", server_assignor=one) for i, one in enumerate(preferences))
     group = ConsumerGroup("g", members=tuple(members))
     assert consumer_decisions.assignor_of(group) == elected
 
 
 def test_of_two_deadlines_the_first_is_the_groups_and_a_member_is_removed_after_its_own() -> None:
-    late, later = ConsumerMember("a", revoke_by_ms=9), ConsumerMember("b", revoke_by_ms=7)
-    group = ConsumerGroup("g", members=(late, later, ConsumerMember("c")))
+    late, later = Member("a", revoke_by_ms=9), Member("b", revoke_by_ms=7)
+    group = ConsumerGroup("g", members=(late, later, Member("c")))
     assert group.deadline_ms == 7
     overdue = [consumer_decisions.overdue(group, now) for now in (7, 8, 9, 10)]
     assert overdue == [set(), {"b"}, {"b"}, {"a", "b"}]
-    assert ConsumerGroup("g", members=(ConsumerMember("c"),)).deadline_ms == decisions.NO_DEADLINE
+    assert ConsumerGroup("g", members=(Member("c"),)).deadline_ms == NO_DEADLINE
 
 
 @pytest.mark.parametrize("max_size", [1, 2, 3])
@@ -120,11 +116,11 @@ def test_no_partition_has_two_owners_and_all_are_owned_in_the_end(
     assert all(m.state is MemberState.STABLE for m in _members(group))
 
 
-def _members(group: Decided) -> tuple[ConsumerMember, ...]:
+def _members(group: Decided) -> tuple[Member, ...]:
     return group.group.members if isinstance(group.group, ConsumerGroup) else ()
 
 
-def _obey(group: Decided, member: ConsumerMember) -> None:
+def _obey(group: Decided, member: Member) -> None:
     """The member gives up what it is told to, and says so."""
     owns = group.short(member.assigned)
     group.ask(Hello(member.member_id, owns=owns, instance=member.group_instance_id))

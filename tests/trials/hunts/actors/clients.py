@@ -178,11 +178,14 @@ class ConfluentMixed(Client):
 def changed_over(path: Path) -> tuple[int, int]:
     """How often the group went to the new protocol, and back, while it had members that stayed."""
     times, members, was_new = [0, 0], set[str](), False
-    for event in details(path, "GroupChanged", "ConsumerGroupChanged"):
+    for event in details(path, "GroupChanged"):
         if event["group_id"] == MIXED:
-            named, is_new = {it["member_id"] for it in event["members"]}, "group_epoch" in event
+            named, is_new = (
+                {it["member_id"] for it in event["members"]},
+                event["group_type"] == "consumer",
+            )
             times[was_new] += is_new != was_new and not members.isdisjoint(named)
-            members = (members - {*event["removed"]}) | named if is_new else named
+            members = (members - {*event["removed"]}) | named
             was_new = is_new
     return times[0], times[1]
 
