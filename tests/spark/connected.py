@@ -1,7 +1,7 @@
 """Functions for foreachBatch over Spark Connect: `python -m tests.spark.connected FILE FOLDER`.
 
 The checkpoints are in FOLDER. With FOLDER/kill, Spark's driver and this program die there behind the
-writes of a micro-batch. Prints what the queries raise."""
+writes of the second micro-batch. Prints what the queries raise."""
 
 from __future__ import annotations
 
@@ -30,11 +30,14 @@ def main(path: str, folder: Path) -> None:
         for process in (mine, os.getppid(), os.getpid()):
             os.kill(process, signal.SIGKILL)
 
-    def to_good(frame: Any, _: int) -> None:
+    named = foreach_batch(path, topic="named", sink_id="mine")
+
+    def to_good(frame: Any, batch_id: int) -> None:
         changed = frame.selectExpr("concat(value, '-', uuid()) AS value")
         write(changed, path, topic="good")
         frame.write.format("eosdb").option("topic", "direct").mode("append").save(path)
-        if (folder / "kill").exists():
+        named(changed, batch_id)
+        if batch_id == 1 and (folder / "kill").exists():
             end_all()
 
     sink = foreach_batch(path, topic="bad")

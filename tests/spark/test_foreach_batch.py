@@ -83,13 +83,13 @@ def test_a_thread_reads_and_writes_like_any_other(spark: Any, target: Path) -> N
 def test_over_spark_connect_a_replay_after_a_kill_doubles_nothing(
     pipe: Path, tmp_path: Path
 ) -> None:
-    """Spark names the query nowhere there. Two queries with one plan run at once, their rows differ on
-    replay, and a write whose query is unknown is refused."""
+    """Spark names the query nowhere there; a `sink_id` continues after the restart. Two queries with one
+    plan run at once, their rows differ on replay, and a write whose query is unknown is refused."""
     pytest.importorskip("grpc_status")
     folder = tmp_path / "checkpoints"
     folder.mkdir()
     (folder / "kill").touch()
-    topics = ("good", "bad", "direct", "thread")
+    topics = ("good", "bad", "direct", "thread", "named")
     with eosdb.connect(pipe) as db:
         for topic in topics[2:]:
             db.admin.create_topic(topic)
