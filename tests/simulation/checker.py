@@ -73,6 +73,8 @@ class Beliefs:
             event = parsed(detail)
             if event["group_id"] != MEMBERS:
                 continue
+            for name in event["removed"]:
+                self._had.pop(name, None)
             if event["group_type"] == "consumer":
                 if self._epoch is None:
                     self._begin(event["members"])
@@ -85,12 +87,13 @@ class Beliefs:
             if before is not None and event["members"] and waits:
                 now = event["generation_id"]
                 require(now == before, f"a group of epoch {before} is one of generation {now}")
-            self._had = {k: v for k, v in self._had.items() if k not in event["removed"]} | {
-                m["member_id"]: {
-                    number for _, number in assigned(base64.b64decode(m["assignment"]))
+            if before is not None or event["state"] == "Stable":
+                self._had |= {
+                    m["member_id"]: {
+                        number for _, number in assigned(base64.b64decode(m["assignment"]))
+                    }
+                    for m in event["members"]
                 }
-                for m in event["members"]
-            }
             if before is not None and waits:
                 for name, had in self._had.items():
                     owned = self._owned.get(name, had)
