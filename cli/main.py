@@ -164,7 +164,7 @@ _TIME: Final = "%Y-%m-%dT%H:%M:%S%z"
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 
-class _Lines(logging.Formatter):
+class _HelpLines(logging.Formatter):
     """Formats a record as one line, and its traceback as lines; control characters are escaped."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -188,7 +188,7 @@ class _ToStderr(logging.Handler):
 def shown(level: str) -> Iterator[None]:
     """Print eosdb's log records of this level and above to stderr, inside the block."""
     logger, handler = logging.getLogger("eosdb"), _ToStderr()
-    handler.setFormatter(_Lines(_FORMAT, _TIME))
+    handler.setFormatter(_HelpLines(_FORMAT, _TIME))
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(level.upper())

@@ -26,7 +26,7 @@ from eosdb.client.processor.config import ProcessConfig, ProcessorConfig, Proces
 from eosdb.client.processor.dead_letters import DeadLetters
 from eosdb.client.processor.handlers import Handler, Results, check_may_begin
 from eosdb.client.processor.processor import Processor
-from eosdb.client.processor.transaction import Place
+from eosdb.client.processor.transaction import ProcessorFile
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.transport import DirectTransport, Transport
@@ -302,7 +302,7 @@ class Database(Closeable):
         requests = self._transport(transport)
         make_topic = partial(self.admin.create_topic, config=_ROOM_FOR_FAILURES, exist_ok=True)
         begin = partial(outbox.begin_parts, self._core)
-        file = Place(self._store.path, begin, make_topic, self.admin.list_scheduled)
+        file = ProcessorFile(self._store.path, begin, make_topic, self.admin.list_scheduled)
         processor = Processor(
             requests,
             self.clock,

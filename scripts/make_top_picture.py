@@ -12,7 +12,7 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
 from eosdb.cli.commands.top import screen as top_screen
-from eosdb.cli.commands.top.top import Reader
+from eosdb.cli.commands.top.top import FigureReader
 from eosdb.cli.file_command import Session
 from scripts.make_ui_picture import IMAGES, make_shop
 
@@ -25,7 +25,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "shop.db"
         make_shop(path)
-        with Reader(Session(str(path))) as reader:
+        with FigureReader(Session(str(path))) as reader:
             lines, _ = top_screen.frame(
                 reader.take(), reader.note, top_screen.View(), _WIDTH, _HEIGHT
             )

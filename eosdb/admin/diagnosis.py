@@ -21,8 +21,8 @@ from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import partition_rows, topics
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import lag
-from eosdb.model.members import Member
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from eosdb.model.protocol.members import Member
 from eosdb.model.reports import Diagnosis, GroupPartition, GroupReport, OpenTransaction
 from eosdb.model.validation import check_text, check_topic_partition
 from eosdb.model.values import GroupState, OffsetAndMetadata, TopicPartition

@@ -20,7 +20,7 @@ from eosdb.log import partition_rows, producer_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import sequence_of
 from eosdb.log.reading import block, by_time
-from eosdb.log.reading.block import Limits
+from eosdb.log.reading.block import ReadLimits
 from eosdb.model.damage import reads
 from eosdb.model.fetched import Block, Want
 from eosdb.model.reports import LogDirectory, LoggedBatch, SnapshotEntry
@@ -109,9 +109,9 @@ def timeline(
             (name,) = connection.execute(_TRANSACTIONAL_ID, (producer_id,)).fetchone() or (None,)
             return name if name is not None and may_see("transactional_id", name) else None
 
-        def groups(row: Partition) -> list[reading.GroupPosition]:
+        def groups(row: Partition) -> list[reading.OffsetMoved]:
             return [
-                reading.GroupPosition(*position)
+                reading.OffsetMoved(*position)
                 for position in connection.execute(_POSITIONS, row.topic_partition)
                 if not position[0].startswith(OWN) and may_see("group", position[0])
             ]
@@ -342,7 +342,7 @@ def _next_batch(
         partition.log_end_offset,
         committed=False,
         want=Want.STORED,
-        limits=Limits(count, 2**62),
+        limits=ReadLimits(count, 2**62),
     )
     return LoggedBatch(
         base_offset=base_offset,

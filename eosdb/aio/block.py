@@ -101,7 +101,7 @@ class AsyncUserTransaction:
         await self._workers.run(lambda: self._transaction.commit_offsets(given, group))
 
 
-class Turn:
+class BlockTurn:
     """Lets one block run at a time, in the order of the calls, and holds the thread that they share."""
 
     def __init__(self, home: Home, patience_ms: int) -> None:
@@ -131,10 +131,10 @@ class Turn:
         self._lock.release()
 
 
-class Block(AbstractAsyncContextManager[AsyncUserTransaction, None]):
+class HeldBlock(AbstractAsyncContextManager[AsyncUserTransaction, None]):
     """The block of `AsyncDatabase.begin`: enters and leaves the block of `Database.begin` in the thread."""
 
-    def __init__(self, turn: Turn, block: AbstractContextManager[UserTransaction]) -> None:
+    def __init__(self, turn: BlockTurn, block: AbstractContextManager[UserTransaction]) -> None:
         self._turn = turn
         self._block = block
 

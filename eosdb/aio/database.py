@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, Never, NoReturn, ParamSpec, TypeAlias, TypeVar, Unpack
 
-from eosdb.aio.block import AsyncUserTransaction, Block, Turn
+from eosdb.aio.block import AsyncUserTransaction, BlockTurn, HeldBlock
 from eosdb.aio.consumer import AsyncConsumer, PolledConsumer
-from eosdb.aio.producer import AsyncProducer, Outgoing
+from eosdb.aio.producer import AsyncProducer, QueuedSend
 from eosdb.aio.proxies import AsyncAdmin, Proxy, reading
 from eosdb.aio.worker import Home, Inbox, Workers, behind, outlived, to_the_end
-from eosdb.aio.writer import Caller, Writer
+from eosdb.aio.writer import Caller, WriterQueue
 from eosdb.broker.outbox import UserTransaction
 from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
 from eosdb.client.processor.config import ProcessConfig
@@ -161,14 +161,14 @@ class AsyncDatabase(Proxy[Database]):
     """An open eosdb file, shared by the tasks of one event loop. `async with` closes it."""
 
     def __init__(self, home: Home, database: Database, workers: Workers) -> None:
-        super().__init__(home, database, Workers(home, "reader", _THREADS), Writer(home))
+        super().__init__(home, database, Workers(home, "reader", _THREADS), WriterQueue(home))
         self.path: Final = database.path
         self.admin: Final = AsyncAdmin(home, database.admin, self._readers, self._writer)
         self._others = workers
-        self._turn = Turn(home, database.config.lock_timeout_ms)
-        self._shared: dict[object, Outgoing] = {}
+        self._turn = BlockTurn(home, database.config.lock_timeout_ms)
+        self._shared: dict[object, QueuedSend] = {}
         self._producers = weakref.WeakSet[AsyncProducer]()
-        self._writers = weakref.WeakSet[Writer]()
+        self._writers = weakref.WeakSet[WriterQueue]()
         self._consumers = weakref.WeakSet[AsyncConsumer]()
         self._closed: asyncio.Future[None] | None = None
 
@@ -187,14 +187,14 @@ class AsyncDatabase(Proxy[Database]):
         writer = self._writer
         # decisions/0079: each transactional producer has a thread, because threads share commits.
         if outgoing.is_transactional:
-            writer = Writer(self._home)
+            writer = WriterQueue(self._home)
             self._writers.add(writer)
         made = AsyncProducer(self._home, writer, outgoing, partial(self._release, outgoing))
         self._producers.add(made)
         return made
 
     # decisions/0043: AsyncProducers with equal settings share one Producer in the writer's thread.
-    def _outgoing(self, config: ProducerConfig, *, is_transactional: bool) -> Outgoing:
+    def _outgoing(self, config: ProducerConfig, *, is_transactional: bool) -> QueuedSend:
         try:
             same = frozenset(config.items())
             found = self._shared.get(same)
@@ -203,14 +203,14 @@ class AsyncDatabase(Proxy[Database]):
         if found is not None and not is_transactional and found.producer.state != "FATAL_ERROR":
             return found
         transport = DirectTransport(self._of.broker)
-        made = Outgoing(
+        made = QueuedSend(
             Producer(transport, self._of.clock, **config), is_transactional=is_transactional
         )
         if same and not is_transactional:
             self._shared[same] = made
         return made
 
-    def _release(self, outgoing: Outgoing) -> Callable[[], None]:
+    def _release(self, outgoing: QueuedSend) -> Callable[[], None]:
         outgoing.users -= 1
         if outgoing.users:
             return lambda: None
@@ -251,7 +251,7 @@ class AsyncDatabase(Proxy[Database]):
         within lock_timeout_ms.
         """
         self._home.check()
-        return Block(self._turn, self._of.begin())
+        return HeldBlock(self._turn, self._of.begin())
 
     @keywords_of(Database.processor)
     async def process(

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, Final, TypeVar, Unpack
 
 from eosdb.aio.worker import Home, behind, outlived, to_the_end, to_the_end_of_a_block
-from eosdb.aio.writer import Call, Item, Writer
+from eosdb.aio.writer import QueuedCall, QueuedItem, WriterQueue
 from eosdb.client.producer.accumulator import ProduceFuture
 from eosdb.client.producer.bulk import Sendable, SentRecords
 from eosdb.client.producer.producer import Producer
@@ -29,7 +29,7 @@ from eosdb.model.values import (
 T = TypeVar("T")
 
 
-class Sending(Item[RecordMetadata]):
+class Sending(QueuedItem[RecordMetadata]):
     __slots__ = ("_is_in_transaction", "_send", "_sent")
 
     def __init__(
@@ -65,7 +65,7 @@ class Sending(Item[RecordMetadata]):
             self.future.exception()  # Marks the error as seen: the commit raises it, too.
 
 
-class Outgoing:
+class QueuedSend:
     """The thread's side of an AsyncProducer: a Producer, used only there. Several AsyncProducers without
     transactions may share one, and so share commits."""
 
@@ -77,11 +77,11 @@ class Outgoing:
         self.refused: BaseException | None = None
         """The error of a record that the open transaction lacks."""
 
-    def work(self, items: Sequence[Item[Any]]) -> None:
+    def work(self, items: Sequence[QueuedItem[Any]]) -> None:
         for are_records, run in groupby(items, lambda item: isinstance(item, Sending)):
             if not are_records:
                 for call in run:
-                    assert isinstance(call, Call)
+                    assert isinstance(call, QueuedCall)
                     call.run()
             elif self.is_transactional:
                 for record in run:
@@ -96,7 +96,7 @@ class Outgoing:
         for record in records:
             record.settle()
 
-    def _begin(self, record: Item[Any]) -> None:
+    def _begin(self, record: QueuedItem[Any]) -> None:
         assert isinstance(record, Sending)
         record.begin(self.producer)
         if record.error is not None:
@@ -137,7 +137,9 @@ class _Transaction(AbstractAsyncContextManager[TransactionToken, None]):
     """The block of `AsyncProducer.transaction`: enters and leaves the block of `Producer.transaction` in
     the thread."""
 
-    def __init__(self, writer: Writer, outgoing: Outgoing, check: Callable[[], None]) -> None:
+    def __init__(
+        self, writer: WriterQueue, outgoing: QueuedSend, check: Callable[[], None]
+    ) -> None:
         self._writer = writer
         self._outgoing = outgoing
         self._check = check
@@ -171,8 +173,8 @@ class AsyncProducer:
     def __init__(
         self,
         home: Home,
-        writer: Writer,
-        outgoing: Outgoing,
+        writer: WriterQueue,
+        outgoing: QueuedSend,
         release: Callable[[], Callable[[], None]],
     ) -> None:
         self._home = home

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from eosdb.admin.admin import Admin
 from eosdb.aio.worker import Home, Workers
-from eosdb.aio.writer import Caller, Writer
+from eosdb.aio.writer import Caller, WriterQueue
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -23,7 +23,7 @@ T = TypeVar("T")
 class Proxy(Generic[S_co]):
     """A synchronous object, and the threads that use it."""
 
-    def __init__(self, home: Home, of: S_co, readers: Workers, writer: Writer) -> None:
+    def __init__(self, home: Home, of: S_co, readers: Workers, writer: WriterQueue) -> None:
         self._home = home
         self._of = of
         self._readers = readers

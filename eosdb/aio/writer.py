@@ -25,7 +25,7 @@ _PIECE: Final = 250
 """The most results that one step of the loop delivers."""
 
 
-class Item(Generic[T]):
+class QueuedItem(Generic[T]):
     """A queued call or record, and its result."""
 
     __slots__ = ("error", "future", "is_answered", "result")
@@ -51,7 +51,7 @@ class Item(Generic[T]):
             self.future.set_result(self.result)  # type: ignore[arg-type]
 
 
-class Call(Item[T]):
+class QueuedCall(QueuedItem[T]):
     """A queued call of a function."""
 
     __slots__ = ("_function",)
@@ -70,26 +70,26 @@ class Call(Item[T]):
 class Owner(Protocol):
     """Carries out its items in order."""
 
-    def work(self, items: Sequence[Item[Any]]) -> None:
+    def work(self, items: Sequence[QueuedItem[Any]]) -> None:
         """Carry out the items and set their results. Runs on the writer's thread."""
 
 
 class Caller:
     """The owner of calls that need no producer."""
 
-    def work(self, items: Sequence[Item[Any]]) -> None:
+    def work(self, items: Sequence[QueuedItem[Any]]) -> None:
         for item in items:
-            assert isinstance(item, Call)
+            assert isinstance(item, QueuedCall)
             item.run()
 
 
-class Writer:
+class WriterQueue:
     """The queue and its thread. Public methods run on the loop; `_empty` runs on the thread."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._workers = Workers(home, "writer")
-        self._queue: deque[tuple[Owner, Item[Any], int]] = deque()
+        self._queue: deque[tuple[Owner, QueuedItem[Any], int]] = deque()
         self._is_asked = False
         """Whether the thread was asked to empty the queue, and has not begun yet."""
         self._records = self._bytes = 0
@@ -101,7 +101,7 @@ class Writer:
         while not self._room.is_set():
             await self._room.wait()
 
-    def put(self, owner: Owner, item: Item[T], size: int = 0) -> asyncio.Future[T]:
+    def put(self, owner: Owner, item: QueuedItem[T], size: int = 0) -> asyncio.Future[T]:
         """Queue an item; a record has a size, in bytes."""
         self._queue.append((owner, item, size))
         if not self._is_asked:
@@ -121,16 +121,16 @@ class Writer:
 
     def call(self, owner: Owner, function: Callable[[], T]) -> asyncio.Future[T]:
         """Queue a call, which is made even if no task waits for it any more."""
-        return self.put(owner, Call(self._home.loop, function))
+        return self.put(owner, QueuedCall(self._home.loop, function))
 
     async def acquire(self, owner: Owner, make: Callable[[], T], undo: Callable[[T], object]) -> T:
         """Queue a call of `make`. If the task is cancelled, the owner's next call undoes the result."""
-        call = Call(self._home.loop, make)
+        call = QueuedCall(self._home.loop, make)
         result = self.put(owner, call)
         try:
             return await outlived(result)
         except (asyncio.CancelledError, GeneratorExit):
-            self.put(owner, Call(self._home.loop, lambda: _undo(call, undo)))
+            self.put(owner, QueuedCall(self._home.loop, lambda: _undo(call, undo)))
             raise
 
     def emptied(self) -> Future[None]:
@@ -147,7 +147,7 @@ class Writer:
         self._is_asked = False  # Reset first, so that an item queued from now on wakes the thread.
         queue = self._queue
         while queue:
-            items: dict[Owner, list[Item[Any]]] = {}
+            items: dict[Owner, list[QueuedItem[Any]]] = {}
             records = size = 0
             for _ in range(len(queue)):
                 owner, item, item_size = queue.popleft()
@@ -164,7 +164,7 @@ class Writer:
                 self._hand_over(its_items)
             self._tell(self._make_room, records, size)
 
-    def _hand_over(self, items: Sequence[Item[Any]]) -> None:
+    def _hand_over(self, items: Sequence[QueuedItem[Any]]) -> None:
         for start in range(0, len(items), _PIECE):
             self._tell(_hand_over, items[start : start + _PIECE])
 
@@ -179,11 +179,11 @@ class Writer:
             self._room.set()
 
 
-def _hand_over(items: Sequence[Item[Any]]) -> None:
+def _hand_over(items: Sequence[QueuedItem[Any]]) -> None:
     for item in items:
         item.hand_over()
 
 
-def _undo(call: Call[T], undo: Callable[[T], object]) -> None:
+def _undo(call: QueuedCall[T], undo: Callable[[T], object]) -> None:
     if call.error is None:
         undo(call.result)  # type: ignore[arg-type]

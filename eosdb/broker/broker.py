@@ -14,7 +14,7 @@ from uuid import UUID
 
 from eosdb.broker import consumer_groups, group_offsets, membership, produce, reading, transactions
 from eosdb.broker.core import STEPS, Core, Write
-from eosdb.coordinator.presence import Presence
+from eosdb.coordinator.presence import HeldPresence
 from eosdb.errors import ApiError, CorruptDatabaseError, CorruptRecordError, EosdbError
 from eosdb.model import requests
 from eosdb.model.clock import Clock
@@ -135,7 +135,7 @@ class Broker:
                 self._core.damage.add(text)
                 catalog.DAMAGE_FOUND.say(file=self._core.store.path, error=error)
 
-    def presence(self, transactional_id: str | None = None) -> Presence | None:
+    def presence(self, transactional_id: str | None = None) -> HeldPresence | None:
         """A lock by which other processes notice at once that this one has died: for a consumer that is
         about to join a group, or for the owner of a transactional id. None if no lock is available; then
         a session or time-out has to end first."""

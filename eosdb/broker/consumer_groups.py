@@ -19,7 +19,7 @@ from eosdb.coordinator.groups.consumer_decisions import (
     AWAY,
     LEAVE,
     ConsumerGroup,
-    Heartbeat,
+    MemberHeartbeat,
     Topics,
 )
 from eosdb.coordinator.groups.decisions import Group
@@ -27,8 +27,8 @@ from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
 from eosdb.log import topics as log_topics
 from eosdb.model import requests, validation
-from eosdb.model.members import Member, Partitions, by_topic
 from eosdb.model.protocol import linear_regex
+from eosdb.model.protocol.members import Member, Partitions, by_topic
 from eosdb.model.values import (
     AssignedTopic,
     ConsumerGroupDescription,
@@ -89,7 +89,7 @@ def describe_consumer_group(
 
 
 def _consumer_group(
-    core: Core, unit: Unit, group_id: str, stored: AnyGroup | None, request: Heartbeat
+    core: Core, unit: Unit, group_id: str, stored: AnyGroup | None, request: MemberHeartbeat
 ) -> ConsumerGroup:
     """The group; for a joining member perhaps a new one, or a classic one that changes its protocol."""
     if isinstance(stored, ConsumerGroup):
@@ -104,7 +104,7 @@ def _consumer_group(
 
 
 def _leave(
-    core: Core, unit: Unit, group: ConsumerGroup, request: Heartbeat
+    core: Core, unit: Unit, group: ConsumerGroup, request: MemberHeartbeat
 ) -> ConsumerGroupHeartbeat:
     now = core.clock.time_ms()
     member = migration.leaver(group, request.member_id, request.group_instance_id)
@@ -120,7 +120,7 @@ def _beat(
     unit: Unit,
     stored: AnyGroup | None,
     group: ConsumerGroup,
-    request: Heartbeat,
+    request: MemberHeartbeat,
 ) -> ConsumerGroupHeartbeat:
     now = core.clock.time_ms()
     known = group.member(request.member_id) or group.instance(request.group_instance_id)
@@ -154,7 +154,7 @@ def _beat(
 
 
 def _matched(
-    core: Core, unit: Unit, topics: Topics, request: Heartbeat, known: Member | None
+    core: Core, unit: Unit, topics: Topics, request: MemberHeartbeat, known: Member | None
 ) -> tuple[int, ...] | None:
     """The topics that match the member's regular expression and that its principal may describe."""
     regex = _regex(request, known)
@@ -167,7 +167,7 @@ def _matched(
     return tuple(sorted(topics[name][0] for name in allowed))
 
 
-def _checked(beat: requests.ConsumerGroupHeartbeat) -> Heartbeat:
+def _checked(beat: requests.ConsumerGroupHeartbeat) -> MemberHeartbeat:
     """The checked heartbeat, still without topic numbers and partitions. Raises InvalidRequestError."""
     if beat.group_id == "":
         raise InvalidRequestError("group_id: got an empty one, expected the id of a group")
@@ -193,10 +193,10 @@ def _checked(beat: requests.ConsumerGroupHeartbeat) -> Heartbeat:
                 validation.check_int("topic_partitions", number, 0)
         owned = frozenset((_UNKNOWN_TOPIC, 0) for _, numbers in pairs if numbers)
     given = {field.name: getattr(beat, field.name) for field in fields(beat)}
-    return Heartbeat(**given | {"subscribed_topic_names": names_given, "owned": owned})
+    return MemberHeartbeat(**given | {"subscribed_topic_names": names_given, "owned": owned})
 
 
-def _regex(request: Heartbeat, known: Member | None) -> str:
+def _regex(request: MemberHeartbeat, known: Member | None) -> str:
     """The member's regular expression after this heartbeat; empty without one."""
     if request.subscribed_topic_regex is not None:
         return request.subscribed_topic_regex

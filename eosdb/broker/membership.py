@@ -16,19 +16,19 @@ from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.groups import consumer_decisions, decisions, migration
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup, Heartbeat
+from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup, MemberHeartbeat
 from eosdb.coordinator.groups.decisions import Group
 from eosdb.coordinator.groups.rows import AnyGroup
-from eosdb.coordinator.presence import Presence
+from eosdb.coordinator.presence import HeldPresence
 from eosdb.log import topics as log_topics
 from eosdb.model import requests, validation
 from eosdb.model.config import INT32_MAX
-from eosdb.model.members import Assignor, Member
 from eosdb.model.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     Subscription,
     encode_assignment,
 )
+from eosdb.model.protocol.members import Assignor, Member
 from eosdb.model.values import (
     GroupDescription,
     GroupMemberDescription,
@@ -42,7 +42,7 @@ from eosdb.model.values import (
 from eosdb.store.writing.unit import Unit
 
 
-def presence(core: Core, transactional_id: str | None) -> Presence | None:
+def presence(core: Core, transactional_id: str | None) -> HeldPresence | None:
     """Take a lock that shows that this process is alive (`Broker.presence`)."""
     if transactional_id is not None:
         validation.check_text("transactional_id", transactional_id)
@@ -115,7 +115,7 @@ def _check_joining(core: Core, group_id: str, member: Member, protocol_type: str
 
 
 def id_of(
-    core: Core, unit: Unit, group_id: str, group: AnyGroup | None, joining: Member | Heartbeat
+    core: Core, unit: Unit, group_id: str, group: AnyGroup | None, joining: Member | MemberHeartbeat
 ) -> str:
     """The id of a joining member. A repeated first join gets the id of the first one. Any other join
     without an id gets a new one. Raises UnknownMemberIdError if the process has died since it sent the

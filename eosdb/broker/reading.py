@@ -16,7 +16,7 @@ from eosdb.log import lives, partition_rows, retention, scheduled, topics
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import block as reading
 from eosdb.log.reading import by_time, lag
-from eosdb.log.reading.block import Limits
+from eosdb.log.reading.block import ReadLimits
 from eosdb.model import requests
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.closing import Closeable
@@ -121,7 +121,7 @@ def _fetch(
             reading.checked_bound(partition, offset, read_committed=committed),
             committed=committed,
             want=want,
-            limits=Limits(request.max_records, request.max_bytes),
+            limits=ReadLimits(request.max_records, request.max_bytes),
             check_crcs=bool(request.check_crcs),
         )
     bounds = block.bounds

@@ -62,21 +62,21 @@ _HELD_CHARS: Final = 1_000
 _TRIES: Final = 20
 
 
-class Part(NamedTuple):
+class SinkPart(NamedTuple):
     """Some records of a sink's batch for one partition, prepared as a batch of the log."""
 
     tp: TopicPartition
     records: Sequence[Record]
     batch: PreparedBatch
 
-    def halves(self, now_ms: int) -> tuple[Part, Part]:
+    def halves(self, now_ms: int) -> tuple[SinkPart, SinkPart]:
         middle = len(self.records) // 2
         first, second = self.records[:middle], self.records[middle:]
         return _part(self.tp, first, now_ms), _part(self.tp, second, now_ms)
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class SinkSender:
     """The parts appended so far in a transaction, or in one unit without a transaction."""
 
     transactional_id: str | None
@@ -93,7 +93,7 @@ class Sender:
             unit, self.topics, "nothing of this batch is stored, append it again"
         )
 
-    def signed(self, part: Part, sequence: int) -> PreparedBatch:
+    def signed(self, part: SinkPart, sequence: int) -> PreparedBatch:
         if self.transactional_id is None:
             return part.batch
         return part.batch._replace(
@@ -141,11 +141,11 @@ def append_once(
     return _in_transaction(core, this, chain(first, parts))
 
 
-def _in_unit(core: Core, this: SinkBatch, parts: list[Part]) -> AppendOnceResult:
+def _in_unit(core: Core, this: SinkBatch, parts: list[SinkPart]) -> AppendOnceResult:
     def write(unit: Unit) -> Results | None:
         if once.has_batch(unit, this):
             return None
-        nobody = Sender(None, ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH))
+        nobody = SinkSender(None, ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH))
         results, _ = _append(core, unit, parts, nobody)
         _remember(core, unit, this)
         return results
@@ -156,7 +156,9 @@ def _in_unit(core: Core, this: SinkBatch, parts: list[Part]) -> AppendOnceResult
     return AppendOnceResult(skipped=results is None, offsets=offsets)
 
 
-def _append(core: Core, unit: Unit, parts: list[Part], sender: Sender) -> tuple[Results, Sender]:
+def _append(
+    core: Core, unit: Unit, parts: list[SinkPart], sender: SinkSender
+) -> tuple[Results, SinkSender]:
     """Append the parts; split each that is larger than its topic accepts into halves. Returns the sender
     with these parts."""
     sequences, numbers = dict(sender.sequences), dict(sender.topics)
@@ -194,10 +196,10 @@ def _remember(core: Core, unit: Unit, this: SinkBatch) -> None:
 # -- in a transaction -----------------------------------------------------------------------
 
 
-def _in_transaction(core: Core, this: SinkBatch, parts: Iterator[Part]) -> AppendOnceResult:
+def _in_transaction(core: Core, this: SinkBatch, parts: Iterator[SinkPart]) -> AppendOnceResult:
     name = SINK + this.sink_id
     me = _begin(core, name)
-    sender = Sender(name, me)
+    sender = SinkSender(name, me)
     offsets: dict[TopicPartition, int] = {}
     # decisions/0034: while the lock is held, other processes see that the transaction's owner is alive.
     with core.coordinator.presences.owning(name, me.producer_epoch):
@@ -232,11 +234,11 @@ def _begin(core: Core, name: str) -> ProducerIdAndEpoch:
     raise errors.ConcurrentTransactionsError(f"{name}: other processes keep using it; try again")
 
 
-def _step(core: Core, sender: Sender, parts: list[Part]) -> tuple[Results, Sender]:
+def _step(core: Core, sender: SinkSender, parts: list[SinkPart]) -> tuple[Results, SinkSender]:
     """Append some parts in one unit, which also extends the time-out of the transaction."""
     name, me = sender.transactional_id or "", sender.producer
 
-    def write(unit: Unit) -> tuple[Results, Sender]:
+    def write(unit: Unit) -> tuple[Results, SinkSender]:
         sender.check_topics(unit)
         if core.config.transaction_version < EPOCH_PER_TRANSACTION:
             tps = frozenset(part.tp for part in parts)
@@ -250,7 +252,7 @@ def _step(core: Core, sender: Sender, parts: list[Part]) -> tuple[Results, Sende
     return core.coordinator.write(write, sync=False)
 
 
-def _end(core: Core, sender: Sender, this: SinkBatch | None) -> None:
+def _end(core: Core, sender: SinkSender, this: SinkBatch | None) -> None:
     """Commit the batch; abort the transaction if `this` is None."""
     name, version = sender.transactional_id or "", core.config.transaction_version
     request = EndTxn(name, *sender.producer, this is not None)
@@ -283,7 +285,7 @@ def _check_held(held: Collection[str]) -> tuple[str, ...]:
     return texts
 
 
-def _parts(batches: Batches, now_ms: int) -> Iterator[Part]:
+def _parts(batches: Batches, now_ms: int) -> Iterator[SinkPart]:
     """Split the batches into parts. Raises InvalidRequestError, InvalidRecordError, InvalidTimestampError
     and UnknownTopicOrPartitionError."""
     pairs = batches.items() if isinstance(batches, Mapping) else batches
@@ -309,13 +311,15 @@ def _parts(batches: Batches, now_ms: int) -> Iterator[Part]:
             yield part
 
 
-def _part(tp: TopicPartition, records: Sequence[Record], now_ms: int) -> Part:
-    return Part(tp, records, prepare(RecordBatch(records), now_ms))
+def _part(tp: TopicPartition, records: Sequence[Record], now_ms: int) -> SinkPart:
+    return SinkPart(tp, records, prepare(RecordBatch(records), now_ms))
 
 
-def _take(parts: Iterator[Part], most_records: int, most_bytes: int) -> tuple[list[Part], bool]:
+def _take(
+    parts: Iterator[SinkPart], most_records: int, most_bytes: int
+) -> tuple[list[SinkPart], bool]:
     """The parts that fit into one unit, and whether those are all."""
-    taken: list[Part] = []
+    taken: list[SinkPart] = []
     size = count = 0
     for part in parts:
         taken.append(part)

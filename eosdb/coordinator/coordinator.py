@@ -38,9 +38,9 @@ from eosdb.log import producer_rows, scheduled
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
 from eosdb.model.failpoints import Failpoint, reach
-from eosdb.model.members import NO_DEADLINE
 from eosdb.model.notices import catalog
 from eosdb.model.protocol.consumer_protocol import has_owner
+from eosdb.model.protocol.members import NO_DEADLINE
 from eosdb.model.requests import EndTxn
 from eosdb.model.threads import Fate
 from eosdb.model.values import ProducerIdAndEpoch, TransactionState

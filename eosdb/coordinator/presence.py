@@ -35,7 +35,7 @@ _NUMBERS: Final = 2**52
 """Members draw from this many numbers, which JSON represents exactly."""
 
 
-class Presence:
+class HeldPresence:
     """The lock of a group member or of a transactional id's owner. It is released by `end`, the garbage
     collector, closing the database, or the end of the process."""
 
@@ -63,7 +63,7 @@ class Presences:
         self._own_ids = set[str]()
         """Transactional ids that this object owns; checking them needs no system call."""
 
-    def begin(self, look: Callable[[], None], transactional_id: str | None) -> Presence:
+    def begin(self, look: Callable[[], None], transactional_id: str | None) -> HeldPresence:
         """Take the lock of a member or, with an id, the locks of its owner for all epochs of the id. Raises
         DatabaseLockedError, StorageError and ReadOnlyDatabaseError."""
         locks, own_ids = self._store.owner_locks(), self._own_ids
@@ -76,11 +76,11 @@ class Presences:
                 own_ids.discard(transactional_id)
                 locks.release(first, EPOCHS)
 
-            return Presence(first, end, look)
+            return HeldPresence(first, end, look)
         # Random, because a dead member would count as alive if another member reused its number.
         number = 1 + secrets.randbelow(_NUMBERS - 1)
         locks.hold(_MEMBERS_AT + number)
-        return Presence(number, lambda: locks.release(_MEMBERS_AT + number), look)
+        return HeldPresence(number, lambda: locks.release(_MEMBERS_AT + number), look)
 
     @contextlib.contextmanager
     def owning(self, transactional_id: str, producer_epoch: int) -> Iterator[None]:

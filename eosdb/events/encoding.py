@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from eosdb.events.kinds import COLUMNS, KINDS, BatchAppended, Event, MarkerWritten
 from eosdb.model.damage import parsed
-from eosdb.model.members import Member, MemberState, Partitions, by_topic, flat
+from eosdb.model.protocol.members import Member, MemberState, Partitions, by_topic, flat
 from eosdb.model.values import TopicPartition, TransactionState
 
 Row = tuple[str, int, str | None, int | None, str | None, str]

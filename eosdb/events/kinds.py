@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, get_args
 
-from eosdb.model.members import Member
+from eosdb.model.protocol.members import Member
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.values import (
     CLASSIC,

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from zlib import adler32, crc32
 
-from eosdb.model.fetched import Rows
+from eosdb.model.fetched import StoredRows
 from eosdb.store.schema.row_checksum import signed
 from eosdb.store.writing.unit import Unit
 
@@ -31,7 +31,7 @@ RANGE: Final = (
 """SQL: the rows of a partition, called `asked`, from an offset on and below another."""
 
 
-STORED: Final = Rows._fields
+STORED: Final = StoredRows._fields
 """All columns of a read."""
 SHOWN: Final = STORED[: STORED.index("offset") + 1]
 """The columns that consumers get."""

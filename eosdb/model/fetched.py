@@ -75,7 +75,7 @@ class Want(Enum):
         self.is_data: Final = is_data
 
 
-class Rows(NamedTuple):
+class StoredRows(NamedTuple):
     """Rows as columns, named like those of the table `records`. Columns not requested are empty."""
 
     timestamp: Sequence[int] = ()
@@ -92,9 +92,9 @@ class Rows(NamedTuple):
     is_transactional: Sequence[int] = ()
     control: Sequence[str | None] = ()
 
-    def only(self, kept: Sequence[bool]) -> Rows:
+    def only(self, kept: Sequence[bool]) -> StoredRows:
         """Return the rows whose element in `kept` is true."""
-        return Rows._make(tuple(compress(column, kept)) for column in self)
+        return StoredRows._make(tuple(compress(column, kept)) for column in self)
 
 
 # decisions/0083: every way of reading returns a Block.
@@ -105,7 +105,7 @@ class Block:
     start: int
     stop: int
     """The offset to continue from; compaction may have removed all records before it."""
-    rows: Rows
+    rows: StoredRows
     bounds: PartitionOffsets
     aborted: Sequence[AbortedTransaction] = ()
     """The aborted transactions, if `read_committed` has not filtered their records."""

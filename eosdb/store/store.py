@@ -47,7 +47,7 @@ from eosdb.store.file.presence import close_unused
 from eosdb.store.file.watch import Watch, end_idle, watch
 from eosdb.store.readers import Readers
 from eosdb.store.schema.migrate import Opened, check_journal, check_not_upgraded
-from eosdb.store.writing.group_commit import GroupCommit, Request
+from eosdb.store.writing.group_commit import GroupCommit, UnitRequest
 from eosdb.store.writing.held_unit import HeldUnit
 from eosdb.store.writing.timings import Timings
 from eosdb.store.writing.unit import Apply, Unit
@@ -457,7 +457,7 @@ class Store:
         with self.alone():
             return self._check_writable().begin_round(now_ms, every_ms)
 
-    def _run_round(self, batch: list[Request]) -> None:
+    def _run_round(self, batch: list[UnitRequest]) -> None:
         assert self._mutex is not None
         failure: EosdbError | None = None
         try:
@@ -508,7 +508,7 @@ class Store:
             return failures.translate_system(error, self.path)
         return failures.without_memory(self.path)
 
-    def _run_alone(self, writer: Writer, batch: list[Request], shared: EosdbError) -> None:
+    def _run_alone(self, writer: Writer, batch: list[UnitRequest], shared: EosdbError) -> None:
         """After a shared unit has failed with the error `shared`, run each request in a unit of its own, so
         that each gets its own result or error."""
         for request in batch:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import cramjam
 
 from eosdb.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
-from eosdb.model.fetched import Block, LeaderEpochs, Rows
+from eosdb.model.fetched import Block, LeaderEpochs, StoredRows
 from eosdb.model.records.record_columns import RecordColumns
 from eosdb.model.values import NO_SEQUENCE, Header, RecordBatch
 from eosdb.wire.borrowed import (
@@ -279,7 +279,7 @@ def _uncompressed(
     return whole
 
 
-def _runs(rows: Rows) -> Iterator[tuple[int, int]]:
+def _runs(rows: StoredRows) -> Iterator[tuple[int, int]]:
     """Yield ranges of records that fit into one batch, whose header has one producer and base sequence."""
     offsets, sequences, end = rows.offset, rows.sequence, 0
 
@@ -313,7 +313,7 @@ def _runs(rows: Rows) -> Iterator[tuple[int, int]]:
                 begin = last + 1
 
 
-def _batch(rows: Rows, begin: int, end: int, room: int) -> bytearray:
+def _batch(rows: StoredRows, begin: int, end: int, room: int) -> bytearray:
     base, control = rows.offset[begin], rows.control[begin]
     producer = rows.producer_id[begin], rows.producer_epoch[begin]
     if control is not None:

@@ -139,7 +139,7 @@ class Inherited(Protocol):
         """Close the sockets in the child. Must not touch anything else that the parent uses."""
 
 
-class _Process:
+class _ServedProcess:
     def __init__(self) -> None:
         self.accepting = threading.RLock()
         """Held while a connection is accepted and registered, and during a fork, so that a child knows
@@ -147,7 +147,7 @@ class _Process:
         self.servers: weakref.WeakSet[Inherited] = weakref.WeakSet()
 
 
-_process = _Process()
+_process = _ServedProcess()
 
 
 def is_inherited(server: Inherited) -> None:
@@ -212,7 +212,7 @@ def _after_in_parent() -> None:
 
 def _begin_as_a_child() -> None:
     global _process
-    parents, _process = _process, _Process()
+    parents, _process = _process, _ServedProcess()
     for server in list(parents.servers):
         server.forget()
 

@@ -41,7 +41,7 @@ _GONE: Final = getattr(select, "POLLRDHUP", 0)
 """The event of a half-closed connection. `poll` reports hang-ups and errors in any case."""
 
 
-class _Waiter:
+class _ParkedWaiter:
     __slots__ = ("client", "is_gone", "look", "shared", "woken")
 
     def __init__(self, look: Look, client: socket.socket) -> None:
@@ -60,7 +60,7 @@ class Parking:
         self._broker = Broker(everybody)
         self._pause_ms = _PAUSE_MS if isinstance(core.clock, SystemClock) else _MANUAL_PAUSE_MS
         self._lock, self._looking = threading.Lock(), threading.Lock()
-        self._waiters: set[_Waiter] = set()
+        self._waiters: set[_ParkedWaiter] = set()
         self._arrived = threading.Event()
         self._due = self._due_asked_ms = 0
         self._round_ms = REAL_TIME.monotonic_ms()
@@ -71,7 +71,7 @@ class Parking:
     def wait(self, look: Look, timeout_ms: int, client: socket.socket) -> Shared | None:
         """Wait until `look` may be true; returns None after the time-out (real time). Raises
         ConnectionError if the client disconnects meanwhile."""
-        waiter = _Waiter(look, client)
+        waiter = _ParkedWaiter(look, client)
         with self._lock:
             self._waiters.add(waiter)
         try:

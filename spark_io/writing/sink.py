@@ -41,7 +41,7 @@ from eosdb.system.road import sync_path
 
 
 @dataclass(frozen=True)
-class Topic:
+class SinkTopic:
     partitions: int
     is_compacted: bool
 
@@ -52,7 +52,7 @@ class Targets:
 
     path: str
     topic: str | None
-    topics: Mapping[str, Topic] | None
+    topics: Mapping[str, SinkTopic] | None
 
     def check(self, batch: pa.RecordBatch) -> None:
         """Raises SparkOptionError for a row that cannot be a record of its topic."""
@@ -102,7 +102,7 @@ def targets_of(options: WriteOptions, columns: Collection[str]) -> Targets:
                 )
             names = db.admin.list_topics() if topic is None else [topic]
             topics = {
-                name: Topic(
+                name: SinkTopic(
                     db.broker.topic(name, may_create=False).partitions,
                     Tools(db.admin).topic_config(name).compact,
                 )
@@ -122,7 +122,7 @@ _SIGN_S: Final = 300.0
 """How often running tasks and commits renew the times of their files."""
 
 
-class Write(NamedTuple):
+class SinkWrite(NamedTuple):
     """The write of a staged file: a job, the number of a batch, and the write's name within the batch."""
 
     job: str
@@ -130,10 +130,10 @@ class Write(NamedTuple):
     name: str
 
     @classmethod
-    def of(cls, owner: str, batch: int, name: str = "") -> Write:
+    def of(cls, owner: str, batch: int, name: str = "") -> SinkWrite:
         return cls(*(_short(owner), batch, _short(name)))
 
-    def makes_useless(self, other: Write) -> bool:
+    def makes_useless(self, other: SinkWrite) -> bool:
         """Whether the other write's files are useless once this write is committed."""
         return self.job == other.job and (other.batch < self.batch or other == self)
 
@@ -145,17 +145,17 @@ def _short(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
 
-def _write_of(file: str) -> Write | None:
+def _write_of(file: str) -> SinkWrite | None:
     """Parse the name of a staged file; None if another program named the file."""
     match file.split("."):
         case [job, batch, name, _, _] if batch.isdigit():
-            return Write(job, int(batch), name)
+            return SinkWrite(job, int(batch), name)
     return None
 
 
 @contextlib.contextmanager
 def new_file(
-    folder: str, write: Write, schema: pa.Schema, *, sync: bool
+    folder: str, write: SinkWrite, schema: pa.Schema, *, sync: bool
 ) -> Iterator[tuple[str, pa.ipc.RecordBatchFileWriter]]:
     """Context manager: a new file, as its path and a writer. The file is removed if the block raises."""
     path = os.path.join(folder, f"{write}.{uuid.uuid4().hex}{_SUFFIX}")
@@ -182,7 +182,7 @@ def read(path: str) -> Iterator[pa.RecordBatch]:
 
 
 @contextlib.contextmanager
-def alive(folder: str, write: Write) -> Iterator[None]:
+def alive(folder: str, write: SinkWrite) -> Iterator[None]:
     """Context manager: until it exits, no file of the write becomes an orphan, even if its task has
     ended."""
     ended = threading.Event()
@@ -203,7 +203,7 @@ def alive(folder: str, write: Write) -> Iterator[None]:
         thread.join()
 
 
-def sweep(folder: str, done: Write, now_ms: int) -> None:
+def sweep(folder: str, done: SinkWrite, now_ms: int) -> None:
     """Remove orphans, the files that the commit of `done` made useless, and the folder if it is then
     empty."""
     for path in _files(folder):
@@ -250,8 +250,8 @@ class Staged(datasource.WriterCommitMessage):
     task: int
     query_id: str | None
     batch_id: str | None
-    rows: writes.Rows
-    write: Write
+    rows: writes.StagedRows
+    write: SinkWrite
     topics: frozenset[str]
     run: str | None = None
     checkpoints: str | None = None
@@ -276,7 +276,7 @@ def stage(
         this = MicroBatch.of_text(options.micro_batch)
         query_id, batch_id, run = this.query_id, str(this.batch_id), this.run
     write = _write(options, query_id, batch_id, own_id)
-    parts = [writes.Rows()]
+    parts = [writes.StagedRows()]
     topics = set() if options.topic is None else {options.topic}
     full = (batch for batch in map(as_bytes, batches) if batch.num_rows)
     path = None
@@ -307,12 +307,12 @@ def stage(
 
 def _write(
     options: WriteOptions, query_id: str | None, batch_id: str | None, own_id: str | None
-) -> Write:
+) -> SinkWrite:
     if options.app_id is not None and options.version is not None:
-        return Write.of(writes.sink_of(options.app_id, options.which), options.version)
+        return SinkWrite.of(writes.sink_of(options.app_id, options.which), options.version)
     if query_id is not None and batch_id is not None:
-        return Write.of(query_id, int(batch_id), own_id or "")
-    return Write.of(own_id or uuid.uuid4().hex, 0)
+        return SinkWrite.of(query_id, int(batch_id), own_id or "")
+    return SinkWrite.of(own_id or uuid.uuid4().hex, 0)
 
 
 def bring(

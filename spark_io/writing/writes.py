@@ -163,7 +163,7 @@ _TO: Final = " to "
 """Separates the content of a batch from its target topics."""
 
 
-class Rows(NamedTuple):
+class StagedRows(NamedTuple):
     """The number of rows and the sum of their hashes. Order and batching do not change it."""
 
     size: int = 0
@@ -173,9 +173,9 @@ class Rows(NamedTuple):
         return f"{_TEXT} {self.size}:{self.digest:032x}"
 
 
-def rows_of(batches: Iterable[pa.RecordBatch]) -> Rows:
+def rows_of(batches: Iterable[pa.RecordBatch]) -> StagedRows:
     """Identify the rows of Arrow batches whose keys and values are binary."""
-    return total(Rows(batch.num_rows, _sum(batch)) for batch in batches)
+    return total(StagedRows(batch.num_rows, _sum(batch)) for batch in batches)
 
 
 def topics_of(batches: Iterable[pa.RecordBatch]) -> set[str]:
@@ -192,12 +192,12 @@ def _sum(batch: pa.RecordBatch) -> int:
     return sum(map(_NUMBER, map(_DIGEST, hashes), repeat("little")))
 
 
-def total(parts: Iterable[Rows]) -> Rows:
+def total(parts: Iterable[StagedRows]) -> StagedRows:
     size = digest = 0
     for part in parts:
         size += part.size
         digest += part.digest
-    return Rows(size, digest % _DIGEST_SIZE)
+    return StagedRows(size, digest % _DIGEST_SIZE)
 
 
 def plan_of(checkpoint: str | None, query_id: str | None, batch_id: int) -> str | None:
@@ -222,7 +222,7 @@ class Content(NamedTuple):
     """The content of a write, and the texts that identify it."""
 
     batches: Iterable[pa.RecordBatch]
-    rows: Rows
+    rows: StagedRows
     topics: Collection[str]
     plan: str | None = None
     notes: tuple[str, ...] = ()

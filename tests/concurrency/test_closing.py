@@ -13,7 +13,7 @@ import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.store.writing.group_commit import GroupCommit, Request
+from eosdb.store.writing.group_commit import GroupCommit, UnitRequest
 from tests.concurrency.worker import threads
 from tests.programs import ended
 from tests.readers import committed_values
@@ -110,7 +110,7 @@ def test_an_interrupted_request_is_not_run_later_and_keeps_nobody_from_closing(
     """Ctrl-C reaches one thread alone, which may be one that waits for the leader."""
     entered, go = threading.Event(), threading.Event()
 
-    def run_round(batch: list[Request]) -> None:
+    def run_round(batch: list[UnitRequest]) -> None:
         entered.set()
         go.wait()
         for request in batch:
@@ -121,7 +121,7 @@ def test_an_interrupted_request_is_not_run_later_and_keeps_nobody_from_closing(
     leader = threading.Thread(target=group.submit, args=(lambda _: ran.append("leader"), True))
     leader.start()
     entered.wait()
-    monkeypatch.setattr(Request, "wait", interrupted)
+    monkeypatch.setattr(UnitRequest, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         group.submit(lambda _: ran.append("interrupted"), True)
     monkeypatch.undo()
@@ -133,7 +133,7 @@ def test_an_interrupted_request_is_not_run_later_and_keeps_nobody_from_closing(
         group.submit(lambda _: ran.append("late"), True)
 
 
-def interrupted(request: Request, seconds: float) -> bool:
+def interrupted(request: UnitRequest, seconds: float) -> bool:
     raise KeyboardInterrupt
 
 

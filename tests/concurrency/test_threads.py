@@ -15,7 +15,7 @@ import pytest
 import eosdb
 from eosdb import ConsumerGroupMetadata, OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.store.writing import group_commit
-from eosdb.store.writing.group_commit import GroupCommit, Request
+from eosdb.store.writing.group_commit import GroupCommit, UnitRequest
 from eosdb.store.writing.unit import Memo, Unit
 from tests.client.producer.answers import transactional
 from tests.concurrency.worker import threads
@@ -171,7 +171,7 @@ def test_what_a_failed_request_wrote_is_undone_and_its_companions_stand(
         raise error("on purpose")
 
     functions: list[Callable[[Unit], object]] = [good(0), bad, good(1), bad, good(2)]
-    batch = [Request(function, sync=False) for function in functions]
+    batch = [UnitRequest(function, sync=False) for function in functions]
     db._store._run_round(batch)
     assert [request.done for request in batch] == [True] * 5
     assert [request.result for request in batch] == [0, None, 1, None, 2]
@@ -226,10 +226,10 @@ def test_a_thread_alone_waits_for_nobody(
     threads(4, send_one)
     producer.send("t", b"the last that may wait for the others").result()
 
-    def wait(request: Request, seconds: float) -> bool:
+    def wait(request: UnitRequest, seconds: float) -> bool:
         raise AssertionError("it waits")
 
-    monkeypatch.setattr(Request, "wait", wait)
+    monkeypatch.setattr(UnitRequest, "wait", wait)
     for i in range(5):
         producer.send("t", b"%d" % i).result()
 
@@ -240,14 +240,14 @@ def test_a_leader_that_forgets_to_wake_somebody_keeps_nobody_waiting(
     """As one does that is interrupted (Ctrl-C) when its round is over."""
     entered, go = threading.Event(), threading.Event()
 
-    def run_round(batch: list[Request]) -> None:
+    def run_round(batch: list[UnitRequest]) -> None:
         entered.set()
         go.wait()
         for request in batch:
             request.result, request.done = request.function(None), True  # type: ignore[arg-type]
 
     monkeypatch.setattr(group_commit, "_LOOK_AGAIN_SECONDS", 0.05)
-    monkeypatch.setattr(Request, "wake", lambda request: None)
+    monkeypatch.setattr(UnitRequest, "wake", lambda request: None)
     group = GroupCommit(run_round)
     ran: list[int] = []
     waiting = [

@@ -9,7 +9,7 @@ from eosdb import ManualClock
 from eosdb.coordinator.groups import rows
 from eosdb.coordinator.presence import LOOK_EVERY_MS, Presences
 from eosdb.events.encoding import members_json
-from eosdb.model.members import Member
+from eosdb.model.protocol.members import Member
 
 Stored = list[tuple[str, str]]
 

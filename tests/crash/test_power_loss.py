@@ -18,7 +18,7 @@ import pytest
 
 import eosdb
 from eosdb.model.values import Durability
-from eosdb.store.writing.group_commit import Request
+from eosdb.store.writing.group_commit import UnitRequest
 from eosdb.store.writing.unit import Unit
 from tests.crash.children import check_everything, everything
 from tests.inside import writer
@@ -110,7 +110,7 @@ def test_a_shared_commit_is_synced_when_any_of_its_requests_asks_for_it(
         db.admin.create_topic("t")
         commits = commits_of(writer(db).connection)
         db._store._run_round(
-            [Request(write_a_row(number), sync) for number, sync in enumerate(batch)]
+            [UnitRequest(write_a_row(number), sync) for number, sync in enumerate(batch)]
         )
         assert commits == ["FULL" if any(batch) else "NORMAL"]
 

@@ -31,7 +31,7 @@ from eosdb.events.kinds import (
     ViewColumn,
     ViewCreated,
 )
-from eosdb.model.members import Assignor, Member, MemberState
+from eosdb.model.protocol.members import Assignor, Member, MemberState
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.values import TopicPartition, TransactionState
 from tests.tidy.tree import ROOT

@@ -11,7 +11,7 @@ from typing import Any
 
 from eosdb.events import kinds
 from eosdb.events.encoding import SHAPES, Fields
-from eosdb.model.members import Assignor, Member, MemberState, Partitions
+from eosdb.model.protocol.members import Assignor, Member, MemberState, Partitions
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.values import TopicPartition, TransactionState
 from eosdb.store.schema import newest

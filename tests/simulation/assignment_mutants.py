@@ -7,7 +7,7 @@ from typing import Any
 
 from eosdb.coordinator.groups import consumer_decisions, rows
 from eosdb.errors import IllegalGenerationError, UnknownMemberIdError
-from eosdb.model.members import NOTHING
+from eosdb.model.protocol.members import NOTHING
 from tests.simulation.planting import instead_of
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from eosdb.events.encoding import members_of
 from eosdb.model.damage import parsed
-from eosdb.model.members import Member, MemberState
+from eosdb.model.protocol.members import Member, MemberState
 from eosdb.model.values import TopicPartition
 from tests.simulation.ledger import Ledger, transaction_of
 from tests.simulation.model import (
@@ -28,7 +28,7 @@ from tests.simulation.model import (
     Attendance,
     Commits,
     PartitionModel,
-    Row,
+    SeenRow,
     assigned,
     require,
 )
@@ -201,7 +201,7 @@ class Checker:
             "SELECT topic, partition, log_start_offset, log_end_offset, high_watermark, "
             "last_stable_offset FROM partition_offsets"
         ).fetchall()
-        fresh: list[tuple[int, int, TopicPartition, Row]] = []
+        fresh: list[tuple[int, int, TopicPartition, SeenRow]] = []
         for topic, partition, _, log_end, _, _ in partitions:
             tp = TopicPartition(topic, partition)
             read = len(self.partitions[tp].rows)
@@ -231,9 +231,9 @@ class Checker:
             ]
             require(not still, f"transaction {key} has ended, but not in {still}")
 
-    def _rows(self, tp: TopicPartition, offset: int) -> list[Row]:
+    def _rows(self, tp: TopicPartition, offset: int) -> list[SeenRow]:
         return [
-            Row(*row)
+            SeenRow(*row)
             for row in self._file.execute(
                 'SELECT "offset", value, producer_id, producer_epoch, sequence, is_transactional, '
                 "control, position, key FROM records WHERE partition_id = (SELECT partition_id FROM "
@@ -242,7 +242,9 @@ class Checker:
             )
         ]
 
-    def _apply(self, tp: TopicPartition, model: PartitionModel, row: Row, ended: set[str]) -> None:
+    def _apply(
+        self, tp: TopicPartition, model: PartitionModel, row: SeenRow, ended: set[str]
+    ) -> None:
         require(row.offset == len(model.rows), f"{tp}: offset {row.offset} after a gap")
         model.rows.append(row)
         pid = row.producer_id
@@ -267,7 +269,7 @@ class Checker:
         require(not others, f"{tp}: {row.value!r} joined the transaction {others}")
         model.open.setdefault(pid, []).append(row)
 
-    def _check_sequence(self, tp: TopicPartition, model: PartitionModel, row: Row) -> None:
+    def _check_sequence(self, tp: TopicPartition, model: PartitionModel, row: SeenRow) -> None:
         producer = (row.producer_id, row.producer_epoch)
         expected = model.sequences.get(producer, 0)
         require(
@@ -276,7 +278,7 @@ class Checker:
         )
         model.sequences[producer] = expected + 1
 
-    def _check_not_fenced(self, tp: TopicPartition, row: Row) -> None:
+    def _check_not_fenced(self, tp: TopicPartition, row: SeenRow) -> None:
         epoch, since = self._ledger.issued.get(row.producer_id, (0, 0))
         fenced = row.producer_epoch < epoch and row.position > since
         require(not fenced, f"{tp}: {row.value!r} was written by a fenced producer")
@@ -286,7 +288,9 @@ class Checker:
             f"{tp}: {row.value!r} was written under a producer id that has been replaced",
         )
 
-    def _end(self, tp: TopicPartition, model: PartitionModel, marker: Row, ended: set[str]) -> None:
+    def _end(
+        self, tp: TopicPartition, model: PartitionModel, marker: SeenRow, ended: set[str]
+    ) -> None:
         assert marker.control is not None
         for row in model.open.pop(marker.producer_id, ()):
             assert row.value is not None
@@ -308,7 +312,7 @@ class Checker:
             else:
                 model.aborted.add(row.offset)
 
-    def _commit(self, tp: TopicPartition, model: PartitionModel, row: Row) -> None:
+    def _commit(self, tp: TopicPartition, model: PartitionModel, row: SeenRow) -> None:
         value = row.value
         assert value is not None
         require(

@@ -170,7 +170,7 @@ class Violation(AssertionError):
     """The engine has broken a promise."""
 
 
-class Row(NamedTuple):
+class SeenRow(NamedTuple):
     """One stored record."""
 
     offset: int
@@ -188,10 +188,10 @@ class Row(NamedTuple):
 class PartitionModel:
     """The model of one partition."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[SeenRow] = field(default_factory=list)
     committed: dict[int, bytes] = field(default_factory=dict)
     aborted: set[int] = field(default_factory=set)
-    open: dict[int, list[Row]] = field(default_factory=dict)
+    open: dict[int, list[SeenRow]] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
     sequences: dict[tuple[int, int], int] = field(default_factory=dict)
     log_start: int = 0

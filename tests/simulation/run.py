@@ -141,7 +141,7 @@ def _must_be_refused(what: str, world: World, node: int, request: requests.Reque
     world.counts[f"an intruder's {request.name}"] += 1
 
 
-def _some_batch(stored: model.PartitionModel, rng: random.Random) -> list[model.Row] | None:
+def _some_batch(stored: model.PartitionModel, rng: random.Random) -> list[model.SeenRow] | None:
     """One of the newest batches outside of transactions. The rows of a batch share a journal position."""
     recent = [r for r in stored.rows[-40:] if r.producer_id >= 0 and not r.is_transactional]
     if not recent:

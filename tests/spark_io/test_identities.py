@@ -16,7 +16,7 @@ from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.options import parse
 from eosdb.spark_io.reading.stream import Histories
 from eosdb.spark_io.writing.micro_batch import Call, Calls, MicroBatch
-from eosdb.spark_io.writing.writes import Rows, total
+from eosdb.spark_io.writing.writes import StagedRows, total
 
 TP = TopicPartition("t", 0)
 
@@ -33,9 +33,9 @@ def test_writes_of_a_run_are_numbered_and_a_new_run_begins_anew() -> None:
 
 
 def test_rows_are_their_number_and_their_hashes() -> None:
-    assert total([Rows(1, 5), Rows(2, 7)]) == Rows(3, 12)
-    assert total([Rows(1, 2**128 - 1), Rows(1, 2)]) == Rows(2, 1)
-    assert total([]) == Rows(0, 0)
+    assert total([StagedRows(1, 5), StagedRows(2, 7)]) == StagedRows(3, 12)
+    assert total([StagedRows(1, 2**128 - 1), StagedRows(1, 2)]) == StagedRows(2, 1)
+    assert total([]) == StagedRows(0, 0)
 
 
 @pytest.mark.parametrize("newest", [7, 6, 8])

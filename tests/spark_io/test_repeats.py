@@ -16,7 +16,7 @@ from eosdb.errors import BatchDiffersError
 from eosdb.spark_io import SparkOptionError, foreach_batch, write
 from eosdb.spark_io.writing import connect
 from eosdb.spark_io.writing.micro_batch import Call, Calls, MicroBatch
-from eosdb.spark_io.writing.writes import Rows, rows_of, total
+from eosdb.spark_io.writing.writes import StagedRows, rows_of, total
 from tests.spark_io.like_spark import Query, Session, forget_last_batch, frame, to_topic
 from tests.spark_io.making import append, expected, numbers_in, out
 
@@ -170,7 +170,7 @@ def test_rows_are_the_same_in_any_order_and_parts() -> None:
     assert whole.size == 4
     for other in (table.slice(1), table.select(["value", "key"]), pa.concat_tables([table, table])):
         assert rows_of(other.to_batches()) != whole
-    assert rows_of([]) == Rows()
+    assert rows_of([]) == StagedRows()
 
 
 def test_calls_are_numbered_by_their_rows_within_a_run() -> None:

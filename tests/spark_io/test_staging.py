@@ -12,15 +12,15 @@ import pytest
 
 from eosdb.spark_io.writing import sink
 from eosdb.spark_io.writing.outgoing import parse
-from eosdb.spark_io.writing.sink import Targets, Write, stage
+from eosdb.spark_io.writing.sink import SinkWrite, Targets, stage
 
 HOUR_MS = 3600 * 1000
 NOW_MS = 1_700_000_000_000
 BATCH = pa.RecordBatch.from_arrays([pa.array([b"v"])], ["value"])
-DONE = Write.of("query", 5, "one")
+DONE = SinkWrite.of("query", 5, "one")
 
 
-def staged(folder: Path, write: Write, age_ms: int = 0) -> Path:
+def staged(folder: Path, write: SinkWrite, age_ms: int = 0) -> Path:
     with sink.new_file(str(folder), write, BATCH.schema, sync=True) as (path, file):
         file.write_batch(BATCH)
     assert [batch.num_rows for batch in sink.read(path)] == [1]
@@ -36,15 +36,15 @@ def aged(path: Path, age_ms: int) -> Path:
     ("write", "age_ms", "stays"),
     [
         (DONE, 0, False),
-        (Write.of("query", 5, "another"), 0, True),
-        (Write.of("query", 4, "another"), 0, False),
-        (Write.of("query", 6, "one"), 0, True),
-        (Write.of("other", 4, "one"), HOUR_MS - 60_000, True),
-        (Write.of("other", 5, "one"), HOUR_MS + 60_000, False),
+        (SinkWrite.of("query", 5, "another"), 0, True),
+        (SinkWrite.of("query", 4, "another"), 0, False),
+        (SinkWrite.of("query", 6, "one"), 0, True),
+        (SinkWrite.of("other", 4, "one"), HOUR_MS - 60_000, True),
+        (SinkWrite.of("other", 5, "one"), HOUR_MS + 60_000, False),
     ],
 )
 def test_a_commit_removes_what_nobody_can_name_any_more(
-    tmp_path: Path, write: Write, age_ms: int, stays: bool
+    tmp_path: Path, write: SinkWrite, age_ms: int, stays: bool
 ) -> None:
     path = staged(tmp_path / "staging", write, age_ms)
     sink.sweep(str(tmp_path / "staging"), DONE, NOW_MS)
@@ -67,7 +67,7 @@ def test_a_living_task_keeps_all_files_of_its_write(
 ) -> None:
     """A task that has ended leaves its file to those that go on, however long they take."""
     monkeypatch.setattr(sink, "_SIGN_S", 0.01)
-    mine, other = (staged(tmp_path, write) for write in (DONE, Write.of("other", 5, "one")))
+    mine, other = (staged(tmp_path, write) for write in (DONE, SinkWrite.of("other", 5, "one")))
     before = mine.stat().st_mtime
     renewed = threading.Event()
     monkeypatch.setattr(os, "utime", _then(os.utime, renewed))

@@ -13,7 +13,7 @@ from eosdb.broker.core import STEPS
 from eosdb.model.requests import Produce
 from eosdb.store.file.failures import translate, translate_system
 from eosdb.store.store import Store
-from eosdb.store.writing.group_commit import Request
+from eosdb.store.writing.group_commit import UnitRequest
 from eosdb.store.writing.writer import Writer
 
 TP = TopicPartition("t", 0)
@@ -87,7 +87,7 @@ def test_what_was_in_doubt_together_is_in_doubt_alone(
 ) -> None:
     """The commit that they shared may be in the WAL, whatever becomes of each afterwards."""
 
-    def fails(_: Writer, batch: list[Request]) -> None:
+    def fails(_: Writer, batch: list[UnitRequest]) -> None:
         error = sqlite3.OperationalError("said so")
         error.sqlite_errorcode = together if len(batch) > 1 else sqlite3.SQLITE_FULL
         raise error
@@ -95,7 +95,7 @@ def test_what_was_in_doubt_together_is_in_doubt_alone(
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("t")
         monkeypatch.setattr(Writer, "run", fails)
-        requests = [Request(lambda _: None, sync=True) for _ in range(2)]
+        requests = [UnitRequest(lambda _: None, sync=True) for _ in range(2)]
         db._store._run_round(requests)
         monkeypatch.undo()
         for request in requests:

@@ -14,7 +14,7 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.client.processor import dead_letters
 from eosdb.log import retention
-from eosdb.store.writing.group_commit import Request
+from eosdb.store.writing.group_commit import UnitRequest
 from eosdb.store.writing.writer import Writer
 from tests.cli.conftest import MAIN
 
@@ -80,7 +80,7 @@ def test_a_call_that_a_full_disk_ends_tells_how_much_is_stored(
         left = room
         caplog.clear()
 
-        def run_while_there_is_room(writer: Writer, batch: list[Request]) -> None:
+        def run_while_there_is_room(writer: Writer, batch: list[UnitRequest]) -> None:
             nonlocal left
             if left == 0:
                 raise out_of_room()
@@ -117,7 +117,7 @@ def test_records_that_were_deleted_before_the_disk_was_full_are_named(
     monkeypatch.setattr(retention, "_ROWS_PER_REQUEST", 10)
     run, calls = Writer.run, 0
 
-    def run_once(writer: Writer, batch: list[Request]) -> None:
+    def run_once(writer: Writer, batch: list[UnitRequest]) -> None:
         nonlocal calls
         calls += 1
         if calls > 1:

@@ -37,7 +37,7 @@ class Reading:
     it."""
 
 
-class Row(NamedTuple):
+class ScreenRow(NamedTuple):
     """One row: the text of each cell, and its sort key. The last cell is the name, of any length."""
 
     cells: tuple[tuple[str, Key], ...]
@@ -53,14 +53,16 @@ class Column(NamedTuple):
     """The least width of the terminal at which the column is shown."""
 
 
-class Table(NamedTuple):
+class ScreenTable(NamedTuple):
     """A table, whose last column has the names."""
 
     columns: tuple[Column, ...]
-    rows: Callable[[Reading], list[Row]]
+    rows: Callable[[Reading], list[ScreenRow]]
 
 
-def arranged(rows: Iterable[Row], column: int, *, backwards: bool, containing: str) -> list[Row]:
+def arranged(
+    rows: Iterable[ScreenRow], column: int, *, backwards: bool, containing: str
+) -> list[ScreenRow]:
     """Filter the rows by name, and sort them: figures descending, text ascending, or `backwards`."""
     chosen = [row for row in rows if containing.lower() in row.cells[-1][0].lower()]
     chosen.sort(key=lambda row: row.cells[-1][1])
@@ -69,7 +71,7 @@ def arranged(rows: Iterable[Row], column: int, *, backwards: bool, containing: s
     return chosen
 
 
-def _groups(reading: Reading) -> list[Row]:
+def _groups(reading: Reading) -> list[ScreenRow]:
     rows = []
     growth = reading.rates.offsets if reading.rates else {}
     for group in reading.overview.groups:
@@ -87,7 +89,7 @@ def _groups(reading: Reading) -> list[Row]:
             (at, "" if furthest is None else furthest.topic),
             (group.group_id + "".join(f" ({due})" for due in group.due), group.group_id),
         )
-        rows.append(Row(cells, "yellow" if behind and rate == 0 else ""))
+        rows.append(ScreenRow(cells, "yellow" if behind and rate == 0 else ""))
     return rows
 
 
@@ -100,7 +102,7 @@ def _time_left(behind: int, gain: float | None) -> tuple[str, float]:
     return duration(behind / gain * 1000, short=True), behind / gain
 
 
-def _transactions(reading: Reading) -> list[Row]:
+def _transactions(reading: Reading) -> list[ScreenRow]:
     """One row for each transaction, across all its partitions."""
     now = reading.overview.now_ms
     holders = set(map(id, reading.overview.holders()))
@@ -127,7 +129,7 @@ def _transactions(reading: Reading) -> list[Row]:
             (f"{producer_id}:{epoch}", producer_id),
             (name + (f" ({hanging.value})" if hanging else ""), name),
         )
-        rows.append(Row(cells, "bold red" if hanging else "yellow" if waiting else ""))
+        rows.append(ScreenRow(cells, "bold red" if hanging else "yellow" if waiting else ""))
     return rows
 
 
@@ -140,7 +142,7 @@ class _Sum:
     rate: float = 0
 
 
-def _topics(reading: Reading) -> list[Row]:
+def _topics(reading: Reading) -> list[ScreenRow]:
     sums: defaultdict[str, _Sum] = defaultdict(_Sum)
     rates = reading.rates.offsets if reading.rates else {}
     for partition in reading.overview.partitions:
@@ -152,7 +154,7 @@ def _topics(reading: Reading) -> list[Row]:
         total.rate += rates.get(partition.topic_partition, 0)
     now = reading.overview.now_ms
     return [
-        Row((
+        ScreenRow((
             (per_second(total.rate if reading.rates else None), total.rate),
             (count(total.records), total.records),
             (size(total.size), total.size),
@@ -164,26 +166,26 @@ def _topics(reading: Reading) -> list[Row]:
     ]  # fmt: skip
 
 
-def _dead_letters(reading: Reading) -> list[Row]:
+def _dead_letters(reading: Reading) -> list[ScreenRow]:
     now = reading.overview.now_ms
     rows = []
     for it in reading.overview.dead_letters:
         newest = (duration(now - it.newest_timestamp, short=True), it.newest_timestamp)
         cells = ((count(it.waiting), it.waiting), newest, (it.topic, it.topic))
-        rows.append(Row(cells, "yellow" if it.waiting else ""))
+        rows.append(ScreenRow(cells, "yellow" if it.waiting else ""))
     return rows
 
 
 WIDE: Final = 100
-TABLES: Final[Sequence[Table]] = (
-    Table(
+TABLES: Final[Sequence[ScreenTable]] = (
+    ScreenTable(
         (
             Column("BEHIND", 9), Column("RATE/s", 8), Column("ETA", 7), Column("STATE", 11, True),
             Column("MEMB", 4), Column("FURTHEST", 18, True, WIDE), Column("GROUP"),
         ),
         _groups,
     ),
-    Table(
+    ScreenTable(
         (
             Column("AGE", 7), Column("LEFT", 7), Column("STATE", 9, True, WIDE), Column("LSO", 5),
             Column("WAITING", 8), Column("FROM", 18, True), Column("PRODUCER", 8, False, WIDE + 20),
@@ -191,19 +193,19 @@ TABLES: Final[Sequence[Table]] = (
         ),
         _transactions,
     ),
-    Table(
+    ScreenTable(
         (
             Column("RATE/s", 9), Column("OFFSETS", 9), Column("SIZE", 8), Column("PARTS", 5),
             Column("NEWEST", 7), Column("TOPIC"),
         ),
         _topics,
     ),
-    Table((Column("WAITING", 9), Column("NEWEST", 8), Column("DEAD LETTERS")), _dead_letters),
+    ScreenTable((Column("WAITING", 9), Column("NEWEST", 8), Column("DEAD LETTERS")), _dead_letters),
 )  # fmt: skip
 """Groups, transactions, topics, dead letters."""
 
 
-def visible(table: Table, width: int) -> list[int]:
+def visible(table: ScreenTable, width: int) -> list[int]:
     """Return the numbers of the columns to show at this width; 0 means any width."""
     return [i for i, column in enumerate(table.columns) if not 0 < width < column.at_least]
 
@@ -457,7 +459,7 @@ def _message(reading: Reading | None, note: str, view: View, width: int) -> Text
 
 
 def _table(
-    at: int, rows: Sequence[Row], top: int, share: int, view: View, width: int
+    at: int, rows: Sequence[ScreenRow], top: int, share: int, view: View, width: int
 ) -> list[Text]:
     table = TABLES[at]
     shown = rows[top : top + share]
@@ -467,7 +469,7 @@ def _table(
 
 
 def _heading(
-    at: int, table: Table, total: int, top: int, shown: int, view: View, width: int
+    at: int, table: ScreenTable, total: int, top: int, shown: int, view: View, width: int
 ) -> Text:
     line = Text(style="reverse" if width else "")
     for i in visible(table, width):
@@ -488,7 +490,7 @@ def _heading(
     return line
 
 
-def _line(table: Table, row: Row, width: int) -> Text:
+def _line(table: ScreenTable, row: ScreenRow, width: int) -> Text:
     line = Text(style=row.style)
     for i in visible(table, width)[:-1]:
         room = table.columns[i].room

@@ -191,7 +191,7 @@ _COUNTED_MAX: Final = 10_000
 """If more offsets than this wait for a transaction, markers are counted as records."""
 
 
-class Reader(Closeable):
+class FigureReader(Closeable):
     """Reads a file's figures (`read`). `note` is the last error, or tells that the file was replaced."""
 
     def __init__(self, session: Session) -> None:
@@ -305,7 +305,7 @@ def _in_batches(session: Session, view: View, iterations: int | None) -> None:
     until_stopped()
     clock = SystemClock()
     done = 0
-    with Reader(session) as reader:
+    with FigureReader(session) as reader:
         reading = reader.take()
         while True:
             output.lines(top_screen.batch(reading, reader.note, view))
@@ -320,7 +320,7 @@ def _in_batches(session: Session, view: View, iterations: int | None) -> None:
 def _on_screen(session: Session, view: View, iterations: int | None) -> None:
     clock = SystemClock()
     terminal = Terminal()
-    with Reader(session) as reader:
+    with FigureReader(session) as reader:
         reading = reader.take()
         done, due = 1, clock.monotonic_ms() + round(min(view.delay_s, _FIRST_S) * 1000)
         try:

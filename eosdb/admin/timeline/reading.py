@@ -84,7 +84,7 @@ class TimelineBin:
         return self.committed + self.aborted + self.open + self.plain + self.markers
 
 
-class GroupPosition(NamedTuple):
+class OffsetMoved(NamedTuple):
     """A consumer group's committed offset, which is the next offset that the group reads."""
 
     group_id: str
@@ -116,7 +116,7 @@ class PartitionTimeline:
     open: int = 0
     transactions: tuple[TransactionSpan, ...] = ()
     bins: tuple[TimelineBin, ...] = ()
-    groups: tuple[GroupPosition, ...] = ()
+    groups: tuple[OffsetMoved, ...] = ()
     times: Mapping[int, int] = field(default_factory=dict)
     """When the records at the groups' offsets and at the last stable offset were appended (epoch ms)."""
 
@@ -286,7 +286,7 @@ _OPEN: Final = (
 @reads("records")
 def scan(
     connection: sqlite3.Connection, row: Partition, window: Window, now_ms: int,
-    groups: Sequence[GroupPosition], name_of: Callable[[int], str | None],
+    groups: Sequence[OffsetMoved], name_of: Callable[[int], str | None],
 ) -> PartitionTimeline:  # fmt: skip
     unfinished: dict[int, int] = dict(connection.execute(_OPEN, (row.partition_id,)))
     frame = _frame(connection, row, window, now_ms if unfinished else 0)

@@ -33,7 +33,7 @@ class MemberSubscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignor:
+class ClientAssignor:
     """A way to assign partitions. If cooperative, members keep partitions that do not move (KIP-429)."""
 
     name: str
@@ -138,13 +138,13 @@ def _cooperative_claims(told: Subscription) -> Subscription:
     return replace(told, generation_id=_sticky_claims(told).generation_id)
 
 
-ASSIGNORS: Final[dict[str, Assignor]] = {
+ASSIGNORS: Final[dict[str, ClientAssignor]] = {
     assignor.name: assignor
     for assignor in (
-        Assignor("range", assign_ranges),
-        Assignor("roundrobin", assign_round_robin),
-        Assignor("sticky", assign_uniformly, False, _sticky_user_data, _sticky_claims),
-        Assignor(
+        ClientAssignor("range", assign_ranges),
+        ClientAssignor("roundrobin", assign_round_robin),
+        ClientAssignor("sticky", assign_uniformly, False, _sticky_user_data, _sticky_claims),
+        ClientAssignor(
             "cooperative-sticky",
             assign_uniformly,
             True,

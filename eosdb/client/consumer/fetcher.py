@@ -13,7 +13,7 @@ from uuid import UUID
 
 from eosdb import errors
 from eosdb.client.consumer.requests import ConsumerRequests
-from eosdb.model.fetched import Block, Rows
+from eosdb.model.fetched import Block, StoredRows
 from eosdb.model.notices import catalog
 from eosdb.model.records.columns import COLUMNS, PartitionColumns, columns_of, piece
 from eosdb.model.records.garbage import without_garbage_collection
@@ -90,7 +90,7 @@ class AssignedPartitions:
 
 _FETCH_RECORDS: Final = 2_000
 _new: Final = tuple.__new__
-_shown: Final[Callable[[Rows], tuple[Sequence[Any], ...]]] = attrgetter(*COLUMNS)
+_shown: Final[Callable[[StoredRows], tuple[Sequence[Any], ...]]] = attrgetter(*COLUMNS)
 
 
 class Cursor:

@@ -27,8 +27,8 @@ from eosdb.client.processor.lanes import MOST, Lanes
 from eosdb.client.processor.record_handler import Attempt, RecordHandler
 from eosdb.client.processor.transaction import (
     FAULTS_OF_RESULTS,
-    Place,
     ProcessingTransaction,
+    ProcessorFile,
     ProducerTransaction,
     UnitTransaction,
 )
@@ -99,7 +99,7 @@ class Processor:
         sink: str | None,
         group_id: str,
         transactional_id: str | None,
-        file: Place,
+        file: ProcessorFile,
         /,
         **config: Any,
     ) -> None:
@@ -143,7 +143,7 @@ class Processor:
         """This many next records get a transaction each, to find the record whose results are refused."""
         self._stopping = False  # Set without a lock, because a signal handler may call `stop`.
 
-    def _transaction_of(self, handler: AnyHandler, file: Place) -> ProcessingTransaction:
+    def _transaction_of(self, handler: AnyHandler, file: ProcessorFile) -> ProcessingTransaction:
         if is_asynchronous(handler):
             raise ConfigError(
                 f"handler: {handler!r:.80} is asynchronous, and here nobody would await it; use `await "

@@ -12,7 +12,7 @@ from eosdb.model import finished
 from eosdb.model.values import OffsetAndMetadata
 
 
-class Progress:
+class ProcessorProgress:
     """The records of one partition that this copy has read."""
 
     __slots__ = ("_done", "_end", "_left", "_unfinished", "_unread")
@@ -62,4 +62,4 @@ class Progress:
 
 def is_complete(committed: OffsetAndMetadata, offset: int) -> bool:
     """Whether the record is complete according to a committed offset of its partition."""
-    return offset < committed.offset or Progress(committed).was_complete(offset)
+    return offset < committed.offset or ProcessorProgress(committed).was_complete(offset)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from eosdb.client.consumer.consumer import Consumer
-from eosdb.client.processor.progress import Progress
+from eosdb.client.processor.progress import ProcessorProgress
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.state import ClientState
 from eosdb.errors import (
@@ -91,7 +91,7 @@ class ProcessingTransaction(ABC):
         """The effects of the open transaction, by the names of a ProcessReport."""
         self.committed: Counter[str] = Counter()
         """The sum of `tally` over the committed transactions."""
-        self._progress: dict[TopicPartition, Progress] = {}
+        self._progress: dict[TopicPartition, ProcessorProgress] = {}
         """The progress of each assigned partition of which a record was read."""
         self._touched: set[TopicPartition] = set()
         """The partitions with records that are complete in this transaction."""
@@ -113,10 +113,10 @@ class ProcessingTransaction(ABC):
     def prepare(self) -> None:
         """Initialise the transactional id, which ends an open transaction of its previous holder."""
 
-    def progress(self, tp: TopicPartition) -> Progress:
+    def progress(self, tp: TopicPartition) -> ProcessorProgress:
         """The progress of an assigned partition, which begins at the group's committed offset."""
         if tp not in self._progress:
-            self._progress[tp] = Progress(self._consumer.committed([tp]).get(tp))
+            self._progress[tp] = ProcessorProgress(self._consumer.committed([tp]).get(tp))
         return self._progress[tp]
 
     def take_in(self, tp: TopicPartition, offsets: Sequence[int], first: int | None = None) -> None:
@@ -344,7 +344,7 @@ class OpenUnit(Protocol):
 BeginUnit = Callable[[], AbstractContextManager[OpenUnit]]
 
 
-class Place(NamedTuple):
+class ProcessorFile(NamedTuple):
     """The file of a processor: its path, and operations that are not requests."""
 
     path: str

@@ -20,7 +20,14 @@ from typing import Any, Final
 from eosdb import errors
 from eosdb.coordinator.groups.decisions import Members, merged
 from eosdb.model.assignors import Subscriber, assign_ranges, assign_uniformly
-from eosdb.model.members import NO_DEADLINE, NOTHING, Assignor, Member, MemberState, Partitions
+from eosdb.model.protocol.members import (
+    NO_DEADLINE,
+    NOTHING,
+    Assignor,
+    Member,
+    MemberState,
+    Partitions,
+)
 from eosdb.model.requests import ConsumerGroupHeartbeat
 from eosdb.model.values import GroupState
 
@@ -70,7 +77,7 @@ Topics = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat(ConsumerGroupHeartbeat):
+class MemberHeartbeat(ConsumerGroupHeartbeat):
     """A heartbeat with its topics in their stored form. None means unchanged since the last heartbeat; a
     heartbeat with epoch 0 has every field."""
 
@@ -93,7 +100,7 @@ class Heartbeat(ConsumerGroupHeartbeat):
         return self.joins or (subscribed and says_all)
 
 
-def check_heartbeat(beat: Heartbeat) -> None:
+def check_heartbeat(beat: MemberHeartbeat) -> None:
     """Raise InvalidRequestError if the fields do not fit the heartbeat's epoch, and
     UnsupportedAssignorError for an unknown assignor."""
     problem = None
@@ -121,7 +128,7 @@ def check_heartbeat(beat: Heartbeat) -> None:
 
 def heartbeat(
     group: ConsumerGroup,
-    beat: Heartbeat,
+    beat: MemberHeartbeat,
     topics: Topics,
     *,
     now_ms: int,
@@ -264,7 +271,7 @@ def _stale(
     )
 
 
-def _subscribed_member(group: ConsumerGroup, beat: Heartbeat) -> tuple[Member, Member | None]:
+def _subscribed_member(group: ConsumerGroup, beat: MemberHeartbeat) -> tuple[Member, Member | None]:
     """The member before the heartbeat (new or known), and the static member that it replaces."""
     if beat.group_instance_id is None:
         if beat.joins:
@@ -290,7 +297,7 @@ def _subscribed_member(group: ConsumerGroup, beat: Heartbeat) -> tuple[Member, M
     return returned, None if beat.member_id == holder.member_id else holder
 
 
-def _check_epoch(group: ConsumerGroup, member: Member, beat: Heartbeat) -> None:
+def _check_epoch(group: ConsumerGroup, member: Member, beat: MemberHeartbeat) -> None:
     """Raise FencedMemberEpochError for an epoch that is not the member's. The previous epoch is accepted if
     the member reports no partition outside its assignment, because the response with the new epoch may
     have been lost."""
@@ -307,7 +314,7 @@ def _check_epoch(group: ConsumerGroup, member: Member, beat: Heartbeat) -> None:
         )
 
 
-def _updated(member: Member, beat: Heartbeat, session_timeout_ms: int) -> Member:
+def _updated(member: Member, beat: MemberHeartbeat, session_timeout_ms: int) -> Member:
     names, regex, rack = beat.subscribed_topic_names, beat.subscribed_topic_regex, beat.rack_id
     timeout, assignor = beat.rebalance_timeout_ms, beat.server_assignor
     instance = beat.group_instance_id

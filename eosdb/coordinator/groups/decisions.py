@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from eosdb import errors
-from eosdb.model.members import NO_DEADLINE, Assignor, Member
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from eosdb.model.protocol.members import NO_DEADLINE, Assignor, Member
 from eosdb.model.values import GroupState
 
 

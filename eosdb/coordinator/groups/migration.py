@@ -12,17 +12,17 @@ from eosdb import errors
 from eosdb.coordinator.groups import consumer_decisions, decisions
 from eosdb.coordinator.groups.consumer_decisions import (
     ConsumerGroup,
-    Heartbeat,
+    MemberHeartbeat,
     Topics,
 )
 from eosdb.coordinator.groups.decisions import Group
-from eosdb.model.members import NO_DEADLINE, Member, MemberState, Partitions
 from eosdb.model.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     decode_assignment,
     decode_subscription,
     encode_assignment,
 )
+from eosdb.model.protocol.members import NO_DEADLINE, Member, MemberState, Partitions
 from eosdb.model.values import GroupState, TopicPartition
 
 
@@ -92,7 +92,7 @@ def join(
             f"group {group.group_id!r}: member {joining.member_id!r} sent no subscription of a consumer, "
             "so the coordinator cannot assign partitions to it; join another group"
         ) from error
-    beat = Heartbeat(
+    beat = MemberHeartbeat(
         group.group_id,
         member_id=joining.member_id,
         group_instance_id=joining.group_instance_id,

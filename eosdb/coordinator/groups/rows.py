@@ -24,8 +24,8 @@ from eosdb.events.encoding import members_json, members_of
 from eosdb.events.kinds import GroupChanged
 from eosdb.log import topics as log_topics
 from eosdb.model.damage import reads
-from eosdb.model.members import Member
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE
+from eosdb.model.protocol.members import Member
 from eosdb.model.values import GroupState, GroupType
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.table import TableOf

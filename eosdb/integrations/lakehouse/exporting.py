@@ -26,7 +26,14 @@ from eosdb.admin.summary import stamp_of
 from eosdb.admin.tools import Tools
 from eosdb.database import Database, connect
 from eosdb.integrations.lakehouse import targets
-from eosdb.integrations.lakehouse.targets import DataFile, Numbers, Range, Source, Target, one_line
+from eosdb.integrations.lakehouse.targets import (
+    DataFile,
+    ExportSource,
+    Numbers,
+    OffsetRange,
+    Target,
+    one_line,
+)
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.progress import Progress, report_progress, silent
@@ -382,7 +389,7 @@ class _Exporter:
 
     def _begin(self) -> None:
         self._files = self._new_files()
-        self._read: list[tuple[Source, Sequence[Range]]] = []
+        self._read: list[tuple[ExportSource, Sequence[OffsetRange]]] = []
         self._before: dict[str, int | None] = {}
         self._after: dict[str, dict[str, int]] = {}
 
@@ -397,7 +404,7 @@ class _Exporter:
         return self._known
 
     def _write(
-        self, db: Database, files: DataFiles, wanted: Sequence[Range], on_progress: Progress
+        self, db: Database, files: DataFiles, wanted: Sequence[OffsetRange], on_progress: Progress
     ) -> int:
         """Write the records as data files, which only a commit adds to the table. Returns their number."""
         records = done = 0
@@ -426,7 +433,7 @@ class _Exporter:
             on_progress(done, total)
         return records
 
-    def _note(self, source: Source, wanted: Sequence[Range], stamp: Numbers) -> None:
+    def _note(self, source: ExportSource, wanted: Sequence[OffsetRange], stamp: Numbers) -> None:
         if wanted:
             self._read.append((source, wanted))
         known = self._numbers()
@@ -469,7 +476,7 @@ def _target(
     return ParquetTarget(target)
 
 
-def _look(db: Database) -> Source:
+def _look(db: Database) -> ExportSource:
     while True:
         ids = _topic_ids(db)
         cut = db.admin.consistent_cut()
@@ -477,7 +484,7 @@ def _look(db: Database) -> Source:
         if ids == _topic_ids(db):
             break
     path = os.path.abspath(db.path)
-    return Source(
+    return ExportSource(
         path,
         _place(path),
         mark,
@@ -495,7 +502,7 @@ def _topic_ids(db: Database) -> dict[str, str]:
     return {it.name: it.topic_id.hex for it in db.broker.topic_metadata()}
 
 
-def _is_current(db: Database, source: Source, wanted: Sequence[Range]) -> bool:
+def _is_current(db: Database, source: ExportSource, wanted: Sequence[OffsetRange]) -> bool:
     """Whether no topic was recreated since `source`. Ids are never reused, so equal ids now mean that the
     ranges were read from the same topics."""
     now = _topic_ids(db)
@@ -503,7 +510,7 @@ def _is_current(db: Database, source: Source, wanted: Sequence[Range]) -> bool:
     return all(now.get(topic) == source.topic_ids[topic] for topic in topics)
 
 
-def _about(read: Sequence[tuple[Source, Sequence[Range]]]) -> dict[str, object]:
+def _about(read: Sequence[tuple[ExportSource, Sequence[OffsetRange]]]) -> dict[str, object]:
     if len(read) > 1:
         return {"source_files": len(read)}
     ((source, wanted),) = read

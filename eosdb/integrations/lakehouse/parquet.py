@@ -27,7 +27,7 @@ _SUFFIX: Final = ".unfinished"
 _PROGRESS: Final = f"{_OURS}/progress.json"
 
 
-class _Progress(TypedDict):
+class _FileProgress(TypedDict):
     """The content of the progress file; `files` are the files of the last commit."""
 
     numbers: dict[str, int]
@@ -68,7 +68,7 @@ class ParquetTarget:
             unfinished = self._at(f"{_PROGRESS}{_SUFFIX}")
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(unfinished)
-            progress: _Progress = {"numbers": numbers, "files": paths, "about": new.about}
+            progress: _FileProgress = {"numbers": numbers, "files": paths, "about": new.about}
             with targets.SyncedFile(unfinished) as file:
                 file.write(json.dumps(progress).encode())
             targets.sync_folders(self._at(_OURS), [self._staged("x")])
@@ -113,10 +113,10 @@ class ParquetTarget:
                 moved.append(self._at(path))
         targets.sync_folders(self._folder, moved)
 
-    def _progress(self) -> _Progress:
+    def _progress(self) -> _FileProgress:
         try:
             with open(self._at(_PROGRESS), encoding="utf-8") as file:
-                found: _Progress = parsed(file.read())
+                found: _FileProgress = parsed(file.read())
         except FileNotFoundError:
             return {"numbers": {}, "files": [], "about": {}}
         except ValueError as error:

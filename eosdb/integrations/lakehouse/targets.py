@@ -30,7 +30,7 @@ _DIGEST_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ExportSource:
     """The state of a file in one snapshot. `mark` identifies its history, `place` its host and path. A
     recreated topic has a new id in `topic_ids`. No transaction extends across `ends`."""
 
@@ -50,7 +50,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class OffsetRange:
     """The offsets [start, end) of a partition."""
 
     topic_partition: TopicPartition
@@ -62,14 +62,14 @@ def flat(by_file: NumbersByFile) -> dict[str, int]:
     return {name: it[name] for it in reversed([*by_file.values()]) for name in it}
 
 
-def check_topics(source: Source, topics: Collection[str] | None) -> None:
+def check_topics(source: ExportSource, topics: Collection[str] | None) -> None:
     """Raises ConfigError for topics that do not exist."""
     names = ", ".join(sorted(source.topic_ids)) or "none"
     if missing := sorted(set(topics or ()) - set(source.topic_ids)):
         raise ConfigError(f"{source.path} has no topic {', '.join(missing)}; its topics: {names}")
 
 
-def known_mark(source: Source, known: Numbers) -> str | None:
+def known_mark(source: ExportSource, known: Numbers) -> str | None:
     """The mark of the file's history at its last export; None before the first."""
     position = known.get(f"{source.file_id}:position")
     if position is None:
@@ -79,13 +79,13 @@ def known_mark(source: Source, known: Numbers) -> str | None:
 
 
 def ranges(
-    source: Source,
+    source: ExportSource,
     known: Numbers,
     departure: str | None,
     topics: Collection[str] | None,
     *,
     allow_data_loss: bool,
-) -> list[Range]:
+) -> list[OffsetRange]:
     """The ranges that are new since the last export, of the given topics or of all. `departure` describes
     how the file's history differs from the exported one; None if it does not. Raises IllegalStateError if
     it differs or the file was replaced, and OffsetOutOfRangeError if unexported records were removed,
@@ -108,11 +108,11 @@ def ranges(
                 "Allow data loss to continue there (--allow-data-loss)"
             )
         if (start := max(start, first)) < end:
-            new.append(Range(tp, start, end))
+            new.append(OffsetRange(tp, start, end))
     return new
 
 
-def after(source: Source, read: Collection[Range]) -> dict[str, int]:
+def after(source: ExportSource, read: Collection[OffsetRange]) -> dict[str, int]:
     _, position, digest = source.mark.split(".")
     return {
         **{source.name(it.topic_partition): it.end for it in read},
@@ -122,7 +122,7 @@ def after(source: Source, read: Collection[Range]) -> dict[str, int]:
     }
 
 
-def _check_place(source: Source, known: Numbers, *, allow_data_loss: bool) -> None:
+def _check_place(source: ExportSource, known: Numbers, *, allow_data_loss: bool) -> None:
     before = known.get(f"place:{source.place}", number_of(source.file_id))
     is_known = f"{source.file_id}:position" in known
     if not is_known and before != number_of(source.file_id) and not allow_data_loss:

@@ -65,7 +65,7 @@ def _hash(data: bytes) -> int:
 # -- partitions that are not compacted ----------------------------------------------------------------
 
 
-class Mark(NamedTuple):
+class ComparedMark(NamedTuple):
     """A committed offset: the number of records from it to the end, and the fingerprint of the first of
     them."""
 
@@ -80,7 +80,7 @@ class SurveyHere:
     count: int
     digest: int
     first: int | None
-    marks: Mapping[int, Mark]
+    marks: Mapping[int, ComparedMark]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,9 @@ def survey_here(
         digest = _grown(digest, fingerprint.content)
         count += 1
     indexes |= dict.fromkeys(waiting, (count, None))
-    marks = {offset: Mark(count - index, content) for offset, (index, content) in indexes.items()}
+    marks = {
+        offset: ComparedMark(count - index, content) for offset, (index, content) in indexes.items()
+    }
     return SurveyHere(count, digest, first, marks)
 
 

@@ -11,7 +11,7 @@ from eosdb import errors
 from eosdb.admin.tools import Tools
 from eosdb.coordinator.groups.offsets import NOTES
 from eosdb.database import Database
-from eosdb.integrations.moving.plan import Group, OpenTransaction, TopicHere, TopicThere
+from eosdb.integrations.moving.plan import MovingGroup, MovingTransaction, TopicHere, TopicThere
 from eosdb.integrations.relay import planning
 from eosdb.integrations.relay.file_ends import records_of
 from eosdb.integrations.relay.kafka_client import KafkaClient
@@ -66,12 +66,14 @@ class There:
 
     # -- groups ---------------------------------------------------------------------------------------
 
-    def groups(self, requested: Sequence[Group], there: Iterable[str]) -> dict[str, Group]:
+    def groups(
+        self, requested: Sequence[MovingGroup], there: Iterable[str]
+    ) -> dict[str, MovingGroup]:
         """The members and offsets of the groups in the cluster, for the topics that exist there."""
         existing, result = set(there), {}
         for group in requested:
             tps = [tp for tp in group.offsets if tp.topic in existing]
-            result[group.name] = Group(
+            result[group.name] = MovingGroup(
                 group.name, self._members(group.name), self._offsets(group.name, tps)
             )
         return result
@@ -181,7 +183,7 @@ class Here:
         moving = {topic.name for topic in topics}
         return tuple(name for name in sorted(self._db.admin.list_topics()) if name not in moving)
 
-    def groups(self, topics: Iterable[TopicHere]) -> tuple[Group, ...]:
+    def groups(self, topics: Iterable[TopicHere]) -> tuple[MovingGroup, ...]:
         names, result = {topic.name for topic in topics}, []
         for described in self._db.broker.describe_groups():
             name = described.group_id
@@ -200,17 +202,17 @@ class Here:
                     for tp, amid in beyond.items()
                     if amid.end > own[tp]
                 }
-                result.append(Group(name, len(described.members), own, left))
+                result.append(MovingGroup(name, len(described.members), own, left))
         return tuple(result)
 
-    def open_transactions(self, topics: Iterable[TopicHere]) -> tuple[OpenTransaction, ...]:
+    def open_transactions(self, topics: Iterable[TopicHere]) -> tuple[MovingTransaction, ...]:
         """The open transactions with records of these topics, or with group offsets in them."""
         names = {topic.name for topic in topics}
-        transactions: dict[str | None, OpenTransaction] = {}
+        transactions: dict[str | None, MovingTransaction] = {}
         for entry in self._db.admin.open_transactions():
             if entry.topic in names:
                 name, at = entry.transactional_id, (entry.topic_partition, entry.start_offset)
-                transactions[name or str(at)] = OpenTransaction(name, at)
+                transactions[name or str(at)] = MovingTransaction(name, at)
         for listed in self._db.broker.describe_groups():
             try:
                 report = self._db.admin.describe_group_offsets(listed.group_id)
@@ -219,7 +221,7 @@ class Here:
             for partition in report.partitions:
                 if partition.topic in names:
                     for name in partition.pending:
-                        transactions.setdefault(name, OpenTransaction(name))
+                        transactions.setdefault(name, MovingTransaction(name))
         return tuple(transactions.values())
 
     def counts(self) -> Mapping[str, int]:
@@ -256,7 +258,7 @@ class Here:
             self._check(self._now())
             raise
 
-    def end(self, transaction: OpenTransaction) -> None:
+    def end(self, transaction: MovingTransaction) -> None:
         """Abort a transaction, or finish it if its outcome is decided. Does nothing after its end."""
         try:
             if transaction.at is not None:  # Fencing could hit a newer transaction.

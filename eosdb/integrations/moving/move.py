@@ -167,7 +167,7 @@ class Move:
         """End all open transactions. No new ones begin, because the topics are closed."""
         clock = self._db.clock
         deadline = clock.monotonic_ms() + wait_ms
-        reported: set[plans.OpenTransaction] = set()
+        reported: set[plans.MovingTransaction] = set()
         while transactions := self._here.open_transactions(facts.topics):
             if self._stopped:
                 return

@@ -44,7 +44,7 @@ class TopicThere:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class MovingGroup:
     """A consumer group in the file or in the cluster, and its offsets in the topics that move."""
 
     name: str
@@ -55,7 +55,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class MovingTransaction:
     """An open transaction with records or group offsets of topics that move. `at` is its first record; None
     if it has only offsets."""
 
@@ -77,9 +77,9 @@ class Facts:
     there: Mapping[str, TopicThere] = field(default_factory=dict)
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The relay's positions, as stored in the cluster."""
-    groups: tuple[Group, ...] = ()
-    groups_there: Mapping[str, Group] = field(default_factory=dict)
-    open_transactions: tuple[OpenTransaction, ...] = ()
+    groups: tuple[MovingGroup, ...] = ()
+    groups_there: Mapping[str, MovingGroup] = field(default_factory=dict)
+    open_transactions: tuple[MovingTransaction, ...] = ()
     transactional_ids: int = 0
     acls: int = 0
     users: int = 0
@@ -220,7 +220,7 @@ def _obstacles_there(topic: TopicHere, there: TopicThere, facts: Facts) -> Itera
         )
 
 
-def _obstacles_of_group(group: Group, there: Group | None) -> Iterator[str]:
+def _obstacles_of_group(group: MovingGroup, there: MovingGroup | None) -> Iterator[str]:
     if group.members:
         yield (
             f"group {group.name} has {group.members} members in the file; stop them (one that was killed "
@@ -249,7 +249,7 @@ def refuse(obstacles: Iterable[str], *, except_members: bool = False) -> None:
         raise IllegalStateError("; ".join(reasons))
 
 
-def ahead(offsets: Offsets, there: Mapping[str, Group]) -> list[str]:
+def ahead(offsets: Offsets, there: Mapping[str, MovingGroup]) -> list[str]:
     """The groups whose cluster offsets (`offsets`) are ahead of their offsets in the file."""
     return [
         f"group {name} stands at offset {offset_there} of {tp} in the cluster, and where it stands in the "

@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from eosdb.errors import CorruptDatabaseError, IllegalStateError, StorageError
 from eosdb.integrations.publishing import manifest
-from eosdb.integrations.publishing.manifest import BLOCK, Manifest, Run, block_length
+from eosdb.integrations.publishing.manifest import BLOCK, Manifest, StoredRun, block_length
 from eosdb.integrations.publishing.sending import CHUNKS, LATEST, SNAPSHOTS
 from eosdb.integrations.publishing.storage import Storage, each
 from eosdb.maintenance import copies
@@ -305,7 +305,7 @@ def _download(
     done = size - sum(block_length(block, size) for block in missing)
     report(done, size)
 
-    def load(run: Run) -> int:
+    def load(run: StoredRun) -> int:
         name = f"{CHUNKS}/{run.name}"
         start = run.at * BLOCK
         length = sum(block_length(block, size) for block in run.blocks)

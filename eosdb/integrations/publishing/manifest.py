@@ -105,7 +105,7 @@ _MARK: Final = re.compile(r"[\w-]{22}\.\d{1,20}\.([0-9a-f]{16}|None)", re.ASCII)
 _SNAPSHOT_NAME: Final = re.compile(r"\d{20}-\d{13,20}")
 
 
-class Chunk(NamedTuple):
+class StoredChunk(NamedTuple):
     """An object, its size in bytes, and the numbers of the blocks in it. The first 64 characters of the
     name are the SHA-256 of its content."""
 
@@ -128,7 +128,7 @@ class Manifest:
     time_ms: int
     size: int
     hashes: str
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[StoredChunk, ...]
     partitions: dict[TopicPartition, tuple[PartitionOffsets, int]]
 
     @property
@@ -199,7 +199,9 @@ def parse(data: bytes, where: str) -> Manifest:
 
 
 def _checked(body: dict[str, Any]) -> Manifest:
-    chunks = tuple(Chunk(name, size, tuple(_of_runs(runs))) for name, size, runs in body["chunks"])
+    chunks = tuple(
+        StoredChunk(name, size, tuple(_of_runs(runs))) for name, size, runs in body["chunks"]
+    )
     partitions = {
         TopicPartition(topic, partition): (PartitionOffsets(*offsets), end)
         for topic, partition, *offsets, end in body["partitions"]
@@ -248,7 +250,7 @@ _PIECES: Final = 8
 """The most chunks that one region may consist of."""
 
 
-class Run(NamedTuple):
+class StoredRun(NamedTuple):
     """Consecutive blocks in an object: its name, the index of the first block there, and the blocks'
     numbers in the file."""
 
@@ -260,13 +262,13 @@ class Run(NamedTuple):
 def divide(
     hashes: Sequence[bytes],
     before: Sequence[bytes],
-    chunks: Sequence[Chunk],
+    chunks: Sequence[StoredChunk],
     usable: Collection[str],
-) -> tuple[list[Chunk], list[tuple[int, ...]]]:
+) -> tuple[list[StoredChunk], list[tuple[int, ...]]]:
     """Decide which chunks to reuse, and which blocks to upload in each new chunk. `before` and `chunks` are
     the hashes and chunks of an earlier snapshot; only chunks in `usable` may be reused."""
     place = places(chunks)
-    by_region: dict[int, list[tuple[Chunk, list[int]]]] = {}
+    by_region: dict[int, list[tuple[StoredChunk, list[int]]]] = {}
     for chunk in chunks:
         used = [
             block
@@ -291,25 +293,25 @@ def divide(
     return kept, fresh
 
 
-def places(chunks: Iterable[Chunk]) -> dict[int, tuple[str, int]]:
+def places(chunks: Iterable[StoredChunk]) -> dict[int, tuple[str, int]]:
     """Return for each block the name of its object, and its index there."""
     return {
         block: (chunk.name, index) for chunk in chunks for index, block in enumerate(chunk.blocks)
     }
 
 
-def runs(wanted: Iterable[int], chunks: Iterable[Chunk]) -> Iterator[Run]:
+def runs(wanted: Iterable[int], chunks: Iterable[StoredChunk]) -> Iterator[StoredRun]:
     """Yield the fewest runs that contain the wanted blocks. Raises KeyError for a block that is in no
     chunk."""
     place = places(chunks)
-    last: Run | None = None
+    last: StoredRun | None = None
     for (name, index), block in sorted((place[block], block) for block in wanted):
         if last is not None and last.name == name and last.at + len(last.blocks) == index:
             last.blocks.append(block)
             continue
         if last is not None:
             yield last
-        last = Run(name, index, [block])
+        last = StoredRun(name, index, [block])
     if last is not None:
         yield last
 

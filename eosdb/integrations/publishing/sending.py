@@ -68,7 +68,7 @@ class Survey:
 class Sent(NamedTuple):
     """A chunk that is in the storage now, and the number of bytes uploaded for it."""
 
-    chunk: manifest.Chunk
+    chunk: manifest.StoredChunk
     size: int
 
 
@@ -201,7 +201,7 @@ class _Publisher:
         left = sum(manifest.block_length(block, copy.size) for blocks in fresh for block in blocks)
         done = copy.size - left
         self._report(done, copy.size)
-        uploaded: list[manifest.Chunk] = []
+        uploaded: list[manifest.StoredChunk] = []
 
         def note(sent: Sent) -> None:
             nonlocal done
@@ -233,7 +233,7 @@ class _Publisher:
         if there is not None and name not in usable:
             # Another publisher may be removing this chunk, so store it under a new name.
             name, there = f"{name}-{secrets.token_hex(8)}", None
-        chunk = manifest.Chunk(name, len(data), blocks)
+        chunk = manifest.StoredChunk(name, len(data), blocks)
         if there is not None and there.size == len(data) and not self._anew:
             return Sent(chunk, 0)
         self._storage.write(f"{CHUNKS}/{name}", data)

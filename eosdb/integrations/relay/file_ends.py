@@ -80,11 +80,11 @@ class FileSource:
         self._topics = topics
         self._positions = dict(starts)
 
-    def read(self, limits: values.Limits) -> values.Chunk:
+    def read(self, limits: values.RelayLimits) -> values.Chunk:
         """Read the next chunk, and advance; empty if there is nothing to read."""
         return values.translating(self.where, lambda: self._read(limits))
 
-    def _read(self, limits: values.Limits) -> values.Chunk:
+    def _read(self, limits: values.RelayLimits) -> values.Chunk:
         self._version = self._db.broker.ask(requests.DataVersion())
         cut = self._db.admin.consistent_cut()
         self._ends = {tp: cut[tp][1] for tp in self._positions if tp in cut}
@@ -231,15 +231,15 @@ class FileTarget:
         settings = planning.config_to_copy(config, TOPIC_SETTINGS)
         self._db.admin.create_topic(name, partitions, settings, exist_ok=True)
 
-    def write(self, records: Sequence[values.Outgoing]) -> None:
+    def write(self, records: Sequence[values.RelayRecords]) -> None:
         """Write the records in one transaction, and commit it."""
         values.translating(self.where, lambda: self._write(records))
 
-    def _write(self, records: Sequence[values.Outgoing]) -> None:
+    def _write(self, records: Sequence[values.RelayRecords]) -> None:
         producer = self._producer
         assert producer is not None, "no transactional id has been taken"
         producer.begin_transaction()
-        sent: list[tuple[values.Outgoing, ProduceFuture]] = []
+        sent: list[tuple[values.RelayRecords, ProduceFuture]] = []
         try:
             for record in records:
                 future = producer.send(
@@ -266,7 +266,7 @@ class FileTarget:
             self._producer = None
 
 
-def _refused(sent: Iterable[tuple[values.Outgoing, ProduceFuture]]) -> list[values.RelayRecord]:
+def _refused(sent: Iterable[tuple[values.RelayRecords, ProduceFuture]]) -> list[values.RelayRecord]:
     """The records that were too large. Only single records can be: a batch of several is never larger than
     a topic allows by default."""
     return [

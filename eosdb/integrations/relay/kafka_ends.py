@@ -78,7 +78,7 @@ class KafkaSource:
         with self._client.translating():
             self._connected().assign([kind(*tp, offset) for tp, offset in starts.items()])
 
-    def read(self, limits: values.Limits) -> values.Chunk:
+    def read(self, limits: values.RelayLimits) -> values.Chunk:
         consumer = self._connected()
         records: list[values.RelayRecord] = []
         positions: dict[TopicPartition, int] = {}
@@ -341,7 +341,7 @@ class KafkaTarget:
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         self._client.create(name, partitions, planning.config_to_copy(config))
 
-    def write(self, records: Sequence[values.Outgoing]) -> None:
+    def write(self, records: Sequence[values.RelayRecords]) -> None:
         producer = self._producer
         assert producer is not None, "no transactional id has been taken"
         self._error, self._refused = None, []
@@ -364,7 +364,7 @@ class KafkaTarget:
                 raise self._client.meaning(self._error, self._error_topic) from None
             self._is_open = False
 
-    def _produce(self, producer: Any, record: values.Outgoing) -> None:
+    def _produce(self, producer: Any, record: values.RelayRecords) -> None:
         origin = record.origin
         arguments: dict[str, Any] = {}
         if record.timestamp is not None:

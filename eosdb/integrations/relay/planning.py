@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from eosdb import errors
-from eosdb.integrations.relay.values import Bounds, Position, SourceTopic, TopicFacts
+from eosdb.integrations.relay.values import Bounds, RelayPosition, SourceTopic, TopicFacts
 from eosdb.model.values import TopicPartition
 
 ON_GAP: Final = ("stop", "earliest")
@@ -30,7 +30,7 @@ _NOT_COPIED: Final = ("min.insync.replicas", "leader.", "follower.", "remote.", 
 
 def start_of(
     tp: TopicPartition,
-    position: Position | None,
+    position: RelayPosition | None,
     topic_id: str,
     bounds: Bounds,
     on_gap: str,

@@ -70,17 +70,17 @@ class Aside:
         self._failures.clear()
         self._is_bare.clear()
 
-    def outgoing(self, record: values.RelayRecord) -> values.Outgoing:
+    def outgoing(self, record: values.RelayRecord) -> values.RelayRecords:
         """Convert a record for the target: unchanged, or as a dead letter."""
         topic, partition, offset, timestamp, key, value, headers = record
         failure = self._failures.get((topic, partition, offset)) if self._failures else None
         if failure is None:
-            return values.Outgoing(topic, partition, timestamp, key, value, headers, record)
+            return values.RelayRecords(topic, partition, timestamp, key, value, headers, record)
         if (topic, partition, offset) in self._is_bare:
             key = value = None
             headers = ()
         marked = failure.mark(headers)
-        return values.Outgoing(topic + DEAD_LETTERS, 0, timestamp, key, value, marked, record)
+        return values.RelayRecords(topic + DEAD_LETTERS, 0, timestamp, key, value, marked, record)
 
 
 _IDLE_MS: Final = 500
@@ -212,7 +212,7 @@ class Relay(Closeable):
         behind = [keeper.claim(self._run_id, self._source.mark())]
         for tp, offset in chunk.positions.items():
             ids = self._topic_ids[tp.topic], self._target_ids[tp.topic]
-            behind.append(keeper.position(tp, values.Position(offset, *ids)))
+            behind.append(keeper.position(tp, values.RelayPosition(offset, *ids)))
         while True:
             try:
                 return self._target.write([*map(self._aside.outgoing, chunk.records), *behind])

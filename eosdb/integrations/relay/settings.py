@@ -9,7 +9,7 @@ from typing import Final, TypedDict
 from eosdb.errors import ConfigError
 from eosdb.integrations.relay.planning import ON_GAP, TOO_LARGE
 from eosdb.integrations.relay.status import POSITIONS_TOPIC
-from eosdb.integrations.relay.values import Limits
+from eosdb.integrations.relay.values import RelayLimits
 from eosdb.model import validation
 from eosdb.model.progress import Progress
 
@@ -75,6 +75,6 @@ class RelaySettings:
         validation.check_whole("max_bytes", self.max_bytes, 1)
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> RelayLimits:
         """The limits of a chunk of records."""
-        return Limits(self.max_records, self.max_bytes)
+        return RelayLimits(self.max_records, self.max_bytes)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eosdb.errors import CorruptRecordError
-from eosdb.integrations.relay.values import Chunk, Outgoing, Position
+from eosdb.integrations.relay.values import Chunk, RelayPosition, RelayRecords
 from eosdb.model.clock import Clock
 from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
@@ -29,7 +29,7 @@ POSITIONS_CONFIG: Final = {"cleanup.policy": "compact"}
 class Standing:
     """The stored state of a relay and a source. `run` and `mark` are empty before the first claim."""
 
-    positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
+    positions: Mapping[TopicPartition, RelayPosition] = field(default_factory=dict)
     run: str = ""
     mark: str = ""
 
@@ -42,19 +42,19 @@ class Keeper:
     source_id: str
     topic: str = POSITIONS_TOPIC
 
-    def position(self, tp: TopicPartition, position: Position) -> Outgoing:
+    def position(self, tp: TopicPartition, position: RelayPosition) -> RelayRecords:
         value = {"offset": position.offset, "topic_id": position.topic_id}
         if position.target_id:
             value["target_id"] = position.target_id
         return self._record({"topic": tp.topic, "partition": tp.partition}, value)
 
-    def claim(self, run: str, mark: str) -> Outgoing:
+    def claim(self, run: str, mark: str) -> RelayRecords:
         return self._record({}, {"run": run, "mark": mark})
 
     def standing(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> Standing:
         """The state after all records (key, value) of the topic, in order. Raises CorruptRecordError for a
         record that no relay wrote."""
-        positions: dict[TopicPartition, Position] = {}
+        positions: dict[TopicPartition, RelayPosition] = {}
         run = mark = ""
         for key, value in records:
             try:
@@ -70,7 +70,7 @@ class Keeper:
                     positions.pop(tp, None)
                 else:
                     said = parsed(value)
-                    positions[tp] = Position(
+                    positions[tp] = RelayPosition(
                         int(said["offset"]), str(said["topic_id"]), str(said.get("target_id", ""))
                     )
             except (ValueError, KeyError, TypeError, AttributeError):
@@ -80,9 +80,9 @@ class Keeper:
                 ) from None
         return Standing(positions, run, mark)
 
-    def _record(self, of: Mapping[str, object], value: Mapping[str, object]) -> Outgoing:
+    def _record(self, of: Mapping[str, object], value: Mapping[str, object]) -> RelayRecords:
         key = {"relay": self.relay, "source": self.source_id, **of}
-        return Outgoing(self.topic, 0, None, _json(key), _json(value), ())
+        return RelayRecords(self.topic, 0, None, _json(key), _json(value), ())
 
 
 def transactional_id(relay: str, source_id: str) -> str:

@@ -107,7 +107,7 @@ class RelayRecord(NamedTuple):
         return len(self.key or b"") + len(self.value or b"")
 
 
-class Position(NamedTuple):
+class RelayPosition(NamedTuple):
     """A partition's position: the next offset of the source, the id of its topic, and the id of the
     target's topic that has the records before it (empty if unknown)."""
 
@@ -143,14 +143,14 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RelayLimits:
     """The limits of a chunk. A single record may be larger."""
 
     records: int = 5_000
     bytes: int = 8_388_608
 
 
-class Outgoing(NamedTuple):
+class RelayRecords(NamedTuple):
     """A record as it is sent to the target; `origin` is the source's record, None for a position."""
 
     topic: str

@@ -261,7 +261,7 @@ def spark(series: Sequence[tuple[float, float]], label: str) -> Markup:
     )
 
 
-class Pages:
+class Site:
     """The pages of one file. Each method handles one path, in a thread of the server."""
 
     def __init__(self, db: Database, watcher: Watcher, *, may_change: bool) -> None:

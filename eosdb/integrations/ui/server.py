@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from eosdb.admin.timeline.svg import STYLE
 from eosdb.database import Database
 from eosdb.errors import EosdbError, StorageError
-from eosdb.integrations.ui.pages import INTERVAL_MS, Pages, Watcher
+from eosdb.integrations.ui.pages import INTERVAL_MS, Site, Watcher
 from eosdb.model.closing import Closeable
 from eosdb.model.threads import Thread
 from eosdb.model.values import TopicPartition
@@ -178,7 +178,7 @@ def make_app(
     live updates end when `stopping()` is true.
     """
     watcher = Watcher(db)
-    pages = Pages(db, watcher, may_change=open_to_write is not None)
+    pages = Site(db, watcher, may_change=open_to_write is not None)
     routes: list[BaseRoute] = [
         *pages.routes(),
         Route("/live", _live(watcher, stopping)),

@@ -31,7 +31,7 @@ from eosdb.log.checksum import (
 )
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import row_check
-from eosdb.model.fetched import AbortedTransaction, Block, Rows, Want
+from eosdb.model.fetched import AbortedTransaction, Block, StoredRows, Want
 from eosdb.model.values import IsolationLevel
 from eosdb.native import accelerator
 from eosdb.native.cells import Cells
@@ -53,7 +53,7 @@ _WHOLE_SHOWN: Final = f"SELECT eosdb_rows({_WHOLE_GIVEN}) {_WHOLE_RANGE}"
 _WHOLE_DATA: Final = f"SELECT eosdb_rows({_WHOLE_GIVEN}, {_WHOLE_OTHERS}) {_WHOLE_RANGE}"
 _WHOLE_BATCHES: Final = f"SELECT eosdb_batches({_WHOLE_GIVEN}, {_WHOLE_OTHERS}) {_WHOLE_RANGE}"
 
-Made = tuple[Rows, Cells | None, bytearray | None]
+Made = tuple[StoredRows, Cells | None, bytearray | None]
 """The records' parts of a Block."""
 
 
@@ -78,7 +78,7 @@ def read_whole(
             return None
         parameters = (max_bytes, start, stop, partition_id, partition_id, start, stop)
         batches = _batches(module, connection, parameters)
-        return None if batches is None else (Rows(), None, batches)
+        return None if batches is None else (StoredRows(), None, batches)
     size, rows = stop - start, partition.log_end_offset - partition.log_start_offset
     room = min(max_bytes, _ROOM)
     if partition.size_bytes * size > room * rows:
@@ -91,7 +91,7 @@ def read_whole(
             return None
         cells = Cells(data)
         if want is Want.CELLS:
-            return (Rows(), cells, None) if cells.has_plain_headers else None
+            return (StoredRows(), cells, None) if cells.has_plain_headers else None
         return _rows(module, cells, want), cells, None
     except (
         sqlite3.Error,
@@ -101,12 +101,12 @@ def read_whole(
         return None
 
 
-def _rows(module: Any, cells: Cells, want: Want) -> Rows:
+def _rows(module: Any, cells: Cells, want: Want) -> StoredRows:
     offsets, timestamps, types, keys, values, headers = module.columns(cells.data)
     if want is Want.SHOWN:
         has_headers = headers.count(None) < len(headers)
-        return Rows(timestamps, types, keys, values, headers if has_headers else (), offsets)
-    return Rows(
+        return StoredRows(timestamps, types, keys, values, headers if has_headers else (), offsets)
+    return StoredRows(
         timestamps,
         types,
         keys,
@@ -149,7 +149,7 @@ _PIECE: Final = 1 << 20
 """The size in bytes of the parts of a long range with large records."""
 
 
-class Limits(NamedTuple):
+class ReadLimits(NamedTuple):
     """The limits of one read; it may exceed the bytes to return one record."""
 
     records: int
@@ -195,10 +195,10 @@ def check_range(partition: Partition, start: int, end: int, *, read_committed: b
         )
 
 
-def part_of(partition: Partition, max_records: int) -> Limits:
+def part_of(partition: Partition, max_records: int) -> ReadLimits:
     rows = partition.log_end_offset - partition.log_start_offset
     about = max(_PIECE * rows // max(partition.size_bytes, 1), 1)
-    return Limits(min(max_records, about), 64 * _PIECE)
+    return ReadLimits(min(max_records, about), 64 * _PIECE)
 
 
 def read(
@@ -209,7 +209,7 @@ def read(
     *,
     committed: bool,
     want: Want,
-    limits: Limits,
+    limits: ReadLimits,
     check_crcs: bool = True,
 ) -> Block:
     """Return the records of [start, stop) within the limits: at least one, if there is any. `committed`
@@ -217,7 +217,7 @@ def read(
     CorruptRecordError if the first record does not match its checksum."""
     bounds = partition.offsets()
     if start >= stop:
-        return Block(start, start, Rows(), bounds)
+        return Block(start, start, StoredRows(), bounds)
     end = min(stop, start + limits.records)
     made = read_whole(connection, partition, start, end, want, limits.bytes)
     if made is None:
@@ -247,26 +247,30 @@ def _by_row(
     start: int,
     stop: int,
     want: Want,
-    limits: Limits,
+    limits: ReadLimits,
     *,
     check_crcs: bool,
-) -> tuple[Rows, int]:
+) -> tuple[StoredRows, int]:
     """Return the rows and the offset after them. Readers of data get no markers."""
     statements, names = (_SHOWN, SHOWN) if want is Want.SHOWN else (_STORED, STORED)
     cursor = connection.execute(statements[check_crcs], (partition.partition_id, start, stop))
     (*columns, contents), exhausted = _within(cursor, partition, start, names, limits)
-    rows = Rows(*columns)
+    rows = StoredRows(*columns)
     end = max(start, stop) if exhausted else rows.offset[-1] + 1
     if check_crcs:
         count, end = row_check.checked(partition, rows, contents, start, stop, exhausted=exhausted)
-        rows, contents = Rows._make(column[:count] for column in rows), contents[:count]
+        rows, contents = StoredRows._make(column[:count] for column in rows), contents[:count]
     if want.is_data and MARKER in contents:
         rows = rows.only([content != MARKER for content in contents])
     return rows, end
 
 
 def _within(
-    cursor: sqlite3.Cursor, partition: Partition, start: int, names: Sequence[str], limits: Limits
+    cursor: sqlite3.Cursor,
+    partition: Partition,
+    start: int,
+    names: Sequence[str],
+    limits: ReadLimits,
 ) -> tuple[list[Sequence[Any]], bool]:
     """Return the columns `names` and content sums of the rows within the limits, at least one, and
     whether these are all rows. They end before a row with a value that eosdb never writes. Raises
@@ -286,7 +290,7 @@ def _within(
 
 
 def _measured(
-    cursor: sqlite3.Cursor, partition: Partition, limits: Limits
+    cursor: sqlite3.Cursor, partition: Partition, limits: ReadLimits
 ) -> tuple[list[tuple[Any, ...]], int]:
     """Return rows up to the first one beyond the limits, and how many are within them. Without a row beyond
     the limits, the range has ended. A log that is smaller than the limit needs no sizes of rows."""

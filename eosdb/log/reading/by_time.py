@@ -14,7 +14,7 @@ from eosdb.errors import CorruptDatabaseError
 from eosdb.log import transaction_index
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import block, row_check
-from eosdb.log.reading.block import Limits
+from eosdb.log.reading.block import ReadLimits
 from eosdb.model.fetched import Want
 from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
 
@@ -175,6 +175,6 @@ def _whole(connection: sqlite3.Connection, partition: Partition, offset: int) ->
     """Return the record's offset and time. Raises CorruptRecordError if it does not match its checksum."""
     found = block.read(
         connection, partition, offset, partition.log_end_offset, committed=False, want=Want.STORED,
-        limits=Limits(1, 0),
+        limits=ReadLimits(1, 0),
     )  # fmt: skip
     return OffsetAndTimestamp(offset, found.rows.timestamp[0])

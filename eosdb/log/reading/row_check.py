@@ -17,7 +17,7 @@ from eosdb.log import checksum
 from eosdb.log.batch import headers_from_text
 from eosdb.log.partition_rows import Partition
 from eosdb.model.config import INT32_MAX, INT64_MAX
-from eosdb.model.fetched import Rows
+from eosdb.model.fetched import StoredRows
 from eosdb.model.validation import INT16_MAX
 from eosdb.model.values import Header
 
@@ -82,7 +82,7 @@ def sound(partition: Partition, offsets: Sequence[Any], start: int, end: int) ->
 
 def checked(
     partition: Partition,
-    rows: Rows,
+    rows: StoredRows,
     contents: Sequence[int],
     offset: int,
     end: int,
@@ -124,7 +124,7 @@ def damaged(
     )
 
 
-def headers(partition: Partition, rows: Rows) -> Sequence[tuple[Header, ...]]:
+def headers(partition: Partition, rows: StoredRows) -> Sequence[tuple[Header, ...]]:
     """Decode each record's headers; empty if no record has any. Raises CorruptRecordError: without checks
     the column may hold anything."""
     if rows.headers.count(None) == len(rows.headers):

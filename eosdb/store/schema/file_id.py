@@ -56,29 +56,29 @@ def bring_up_to_date(connection: sqlite3.Connection) -> None:
     _save(connection, *with_place(connection))
 
 
-def _save(source: Source, file_id: str, place: str | None, needs: Needs = NEWEST) -> None:
+def _save(source: Executes, file_id: str, place: str | None, needs: Needs = NEWEST) -> None:
     columns = (file_id, *needs, place)
     source.execute(_SAVE, (*columns, row_checksum(*columns)))
 
 
-def with_place(source: Source) -> tuple[str, str | None]:
+def with_place(source: Executes) -> tuple[str, str | None]:
     """Return the file's id and its place; an empty id if it is missing, no place for a new file."""
     row = source.execute("SELECT file_id, place FROM eosdb_file").fetchone()
     return ("", None) if row is None else row
 
 
-def settle(source: Source, place: str | None) -> None:
+def settle(source: Executes, place: str | None) -> None:
     """Store the file's place inside the caller's unit; None makes it new. Its schema may be newer."""
     row = source.execute("SELECT file_id, read_version, first_release FROM eosdb_file").fetchone()
     if row is not None:
         _save(source, row[0], place, Needs(*row[1:]))
 
 
-class Source(Protocol):
+class Executes(Protocol):
     def execute(self, statement: str, parameters: Any = (), /) -> sqlite3.Cursor: ...
 
 
-def read(source: Source) -> str:
+def read(source: Executes) -> str:
     """Return the file's id. Raises CorruptDatabaseError if it is missing."""
     row = source.execute("SELECT file_id FROM eosdb_file").fetchone()
     if row is None:

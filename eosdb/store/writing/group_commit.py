@@ -43,7 +43,7 @@ _LOOK_AGAIN_SECONDS: Final = 1.0
 """The polling interval of waiting threads: an interrupt (Ctrl-C) may keep a leader from waking them."""
 
 
-class Request:
+class UnitRequest:
     """A function to run in a unit, and its result or error."""
 
     __slots__ = (
@@ -99,12 +99,12 @@ def _nothing(_: Unit) -> None:
 
 
 # decisions/0042: a turn belongs to its block, not to a thread.
-_turns: Final[ContextVar[tuple[Request, ...]]] = ContextVar("eosdb_turns", default=())
+_turns: Final[ContextVar[tuple[UnitRequest, ...]]] = ContextVar("eosdb_turns", default=())
 """The turns of the blocks that contain the running code. Ended turns are ignored: a block that is left in
 another context cannot remove its turn here."""
 
 
-def _turns_here() -> tuple[Request, ...]:
+def _turns_here() -> tuple[UnitRequest, ...]:
     return tuple([turn for turn in _turns.get() if not turn.is_left])
 
 
@@ -118,7 +118,7 @@ class GroupCommit:
 
     def __init__(
         self,
-        run_round: Callable[[list[Request]], None],
+        run_round: Callable[[list[UnitRequest]], None],
         patience_ms: int = 30_000,
         path: str = "the file",
     ) -> None:
@@ -128,10 +128,10 @@ class GroupCommit:
         self._lead = threading.RLock()
         self._lock = threading.Lock()
         """Guards the queue and the attributes below."""
-        self._queue: deque[Request] = deque()
-        self._holder: Request | None = None
+        self._queue: deque[UnitRequest] = deque()
+        self._holder: UnitRequest | None = None
         """The request that leads or led last."""
-        self._gathering: Request | None = None
+        self._gathering: UnitRequest | None = None
         """The request whose thread waits for more requests to share its round."""
         self._crowd = 1
         """How many threads have submitted requests recently."""
@@ -140,7 +140,7 @@ class GroupCommit:
     def submit(self, function: Callable[[Unit], T], sync: bool, fate: Fate | None = None) -> T:
         """Run `function` in a unit and return its result once the unit is committed."""
         self.check_holds_nothing()
-        request = Request(function, sync)
+        request = UnitRequest(function, sync)
         if fate is not None:
             fate.ask = partial(self._outcome, request)
         try:
@@ -170,7 +170,7 @@ class GroupCommit:
         result: T = request.result
         return result
 
-    def _outcome(self, request: Request) -> Any:
+    def _outcome(self, request: UnitRequest) -> Any:
         """Return the result of a request whose thread was interrupted; None if the request was not
         committed. Waits for the lead, which is free after the request's round."""
         self._check_leads_no_round()
@@ -183,16 +183,16 @@ class GroupCommit:
         self._wake_next()
         return request.result if request.done and request.error is None else None
 
-    def new_turn(self, what: str) -> Request:
+    def new_turn(self, what: str) -> UnitRequest:
         """Return a turn for `take`. From then on, no other request leads until some thread sets `is_left`.
         `what` is its purpose, for error texts. Raises IllegalStateError inside the block of another turn.
         """
         self.check_holds_nothing()
-        turn = Request(_nothing, sync=False, alone=True)
+        turn = UnitRequest(_nothing, sync=False, alone=True)
         turn.what = what
         return turn
 
-    def take(self, turn: Request) -> None:
+    def take(self, turn: UnitRequest) -> None:
         """Wait until the turn leads. Raises DatabaseLockedError if the current leader takes too long."""
         try:
             self._queue_up(turn)
@@ -208,7 +208,7 @@ class GroupCommit:
                 turn.give_back()
         _turns.set((*_turns_here(), turn))
 
-    def left(self, turn: Request) -> None:
+    def left(self, turn: UnitRequest) -> None:
         """End the turn, or give up waiting for it. Takes no lock, since the garbage collector may call
         this in any thread at any point."""
         turn.is_left = True
@@ -241,7 +241,7 @@ class GroupCommit:
 
     def end(self, refusal: Callable[[], Exception]) -> None:
         """Wait until every queued request is done; later requests raise `refusal()`."""
-        last = Request(_nothing, sync=False, alone=True)
+        last = UnitRequest(_nothing, sync=False, alone=True)
         try:
             with self._lock:
                 self._refusal = refusal
@@ -262,7 +262,7 @@ class GroupCommit:
             self.check_holds_nothing()
         except IllegalStateError:
             return False
-        request = Request(_nothing, sync=False, alone=True)
+        request = UnitRequest(_nothing, sync=False, alone=True)
         try:
             with self._lock:
                 self._queue.append(request)
@@ -277,13 +277,13 @@ class GroupCommit:
 
     # -- waiting --------------------------------------------------------------------------------
 
-    def _queue_up(self, request: Request) -> None:
+    def _queue_up(self, request: UnitRequest) -> None:
         # decisions/0042: a block may need this thread to end, so the thread is lent during the wait.
         if not self._append(request, unless_behind_a_block=threads.may_lend()):
             request.give_back = threads.lend()
             self._append(request)
 
-    def _append(self, request: Request, *, unless_behind_a_block: bool = False) -> bool:
+    def _append(self, request: UnitRequest, *, unless_behind_a_block: bool = False) -> bool:
         """Queue the request. With `unless_behind_a_block`, returns False if a block is queued."""
         with self._lock:
             if self._refusal is not None:
@@ -296,7 +296,7 @@ class GroupCommit:
             gathering.wake()
         return True
 
-    def _wait_for_lead(self, request: Request, at_most_s: float | None = None) -> bool:
+    def _wait_for_lead(self, request: UnitRequest, at_most_s: float | None = None) -> bool:
         """Wait for the lead. True when this thread leads; False when the request is done or the time is up.
         Without a time-out, raises DatabaseLockedError if a block takes too long. The request is queued
         before this checks for a leader, and a leader checks the queue after it releases the lead. So no
@@ -317,13 +317,13 @@ class GroupCommit:
                     self._check_patience()
         return False
 
-    def _may_lead(self, request: Request) -> bool:
+    def _may_lead(self, request: UnitRequest) -> bool:
         """Whether this may lead: a request waits for earlier turns, a turn for every earlier request."""
         with self._lock:
             first = self._first()
             return first is request or not (request.alone or (first is not None and first.alone))
 
-    def _first(self) -> Request | None:
+    def _first(self) -> UnitRequest | None:
         queue = self._queue
         while queue and (queue[0].done or queue[0].is_left):
             queue.popleft()
@@ -353,7 +353,7 @@ class GroupCommit:
 
     # -- leading --------------------------------------------------------------------------------
 
-    def _gather(self, own: Request) -> None:
+    def _gather(self, own: UnitRequest) -> None:
         """Wait briefly for new requests from the threads of the last round."""
         own.prepare_to_wait()
         try:
@@ -367,7 +367,7 @@ class GroupCommit:
 
     def _run_next_round(self) -> None:
         with self._lock:
-            batch: list[Request] = []
+            batch: list[UnitRequest] = []
             for request in self._queue:
                 if not (request.done or request.is_left):
                     if request.alone or len(batch) == _ROUND_MAX:

@@ -25,7 +25,7 @@ from eosdb.store.file.failures import is_failed_sync, out_of_memory, translated
 from eosdb.store.file.locks import WriterMutex
 from eosdb.store.file.open_files import size_of
 from eosdb.store.wal import Checkpoint, WalGrowth
-from eosdb.store.writing.group_commit import Request
+from eosdb.store.writing.group_commit import UnitRequest
 from eosdb.store.writing.timings import Timings
 from eosdb.store.writing.unit import Apply, RedoCarefullyError, Unit
 from eosdb.system.signals import is_of_a_signal
@@ -88,7 +88,7 @@ class Writer:
 
     # -- units ----------------------------------------------------------------------------------
 
-    def run(self, batch: list[Request]) -> None:
+    def run(self, batch: list[UnitRequest]) -> None:
         """Run all requests in one unit; each gets its own result or error. Raises sqlite3.Error if the
         unit is rolled back."""
         sync = any(request.sync for request in batch)
@@ -97,7 +97,7 @@ class Writer:
         except RedoCarefullyError:
             self._run(batch, sync=sync, careful=True)
 
-    def _run(self, batch: list[Request], *, sync: bool, careful: bool) -> None:
+    def _run(self, batch: list[UnitRequest], *, sync: bool, careful: bool) -> None:
         """Run all requests in one unit, once. If a signal raises after the commit, they still get their
         results."""
         outcomes: list[tuple[object, Exception | None]] = []
@@ -121,7 +121,7 @@ class Writer:
                 self.roll_back()
 
     def _run_request(
-        self, unit: Unit, request: Request, alone: bool
+        self, unit: Unit, request: UnitRequest, alone: bool
     ) -> tuple[object, Exception | None]:
         """Run one request as a part of the unit. If it is `alone`, its error rolls back the whole unit."""
         try:

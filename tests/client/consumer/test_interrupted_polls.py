@@ -8,7 +8,7 @@ import pytest
 
 from eosdb import Block, PartitionOffsets, TopicPartition
 from eosdb.client.consumer.fetcher import Cursor
-from eosdb.model.fetched import Rows
+from eosdb.model.fetched import StoredRows
 from tests.chaos.interrupting import Interrupt
 
 pytestmark = pytest.mark.both_roads
@@ -20,7 +20,7 @@ BOUNDS = PartitionOffsets(0, 10, 10, 10, -1)
 def test_a_cursor_that_is_interrupted_while_it_is_emptied_asks_for_a_fetch() -> None:
     for at in range(100):
         cursor = Cursor()
-        cursor._block, cursor._next = Block(7, 10, Rows(offset=(7, 8, 9)), BOUNDS), 3
+        cursor._block, cursor._next = Block(7, 10, StoredRows(offset=(7, 8, 9)), BOUNDS), 3
         interrupt = Interrupt(at)
         with contextlib.suppress(KeyboardInterrupt):
             interrupt.run(cursor._empty)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from eosdb import OffsetAndMetadata
-from eosdb.client.processor.progress import Progress, is_complete
+from eosdb.client.processor.progress import ProcessorProgress, is_complete
 
 COMMITTED = [
     # records read, those complete, offset, metadata
@@ -24,7 +24,7 @@ COMMITTED = [
 def test_the_offset_is_that_of_the_lowest_unfinished_record_and_the_metadata_names_the_others(
     read: list[int], complete: list[int], offset: int, metadata: str
 ) -> None:
-    progress = Progress()
+    progress = ProcessorProgress()
     progress.take(read)
     for each in complete:
         progress.complete([each])
@@ -36,7 +36,7 @@ def test_the_offset_is_that_of_the_lowest_unfinished_record_and_the_metadata_nam
     "metadata", ["", "mine", "eosdb:", "eosdb:12 x", "eosdb:-12", "eosdb:١٢", "eosdb:6 12"]
 )
 def test_another_programs_metadata_says_nothing(metadata: str) -> None:
-    progress = Progress(OffsetAndMetadata(5, metadata))
+    progress = ProcessorProgress(OffsetAndMetadata(5, metadata))
     assert not any(progress.was_complete(offset) for offset in range(20))
 
 
@@ -47,7 +47,7 @@ def test_however_often_it_is_interrupted_each_record_is_complete_once(seeds: lis
         there = sorted(rng.sample(range(400), 200))
         committed, done = None, set[int]()
         while not done.issuperset(there):
-            progress, in_hand = Progress(committed), list[int]()
+            progress, in_hand = ProcessorProgress(committed), list[int]()
             start = 0 if committed is None else committed.offset
             complete = set(done)
             for offset in [each for each in there if each >= start]:

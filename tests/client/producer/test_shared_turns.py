@@ -15,7 +15,7 @@ import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.client.transport import DirectTransport
 from eosdb.model.requests import Produce
-from eosdb.store.writing.group_commit import Request
+from eosdb.store.writing.group_commit import UnitRequest
 from eosdb.store.writing.unit import Unit
 from eosdb.store.writing.writer import Writer
 from tests.client.producer.answers import transactional
@@ -211,8 +211,8 @@ class Followers:
         self._leads, self._waits, self._next_leads, self.is_out, self._may_end = (
             threading.Event() for _ in range(5)
         )
-        self._wait = Request.wait
-        monkeypatch.setattr(Request, "wait", lambda *given: self._waiting(*given))
+        self._wait = UnitRequest.wait
+        monkeypatch.setattr(UnitRequest, "wait", lambda *given: self._waiting(*given))
         self._threads = [threading.Thread(target=work) for work in (self._lead, self._lead_next)]
 
     def __enter__(self) -> Followers:
@@ -242,7 +242,7 @@ class Followers:
 
         self._store.write(hold, sync=False)
 
-    def _waiting(self, request: Request, seconds: float) -> bool:
+    def _waiting(self, request: UnitRequest, seconds: float) -> bool:
         if threading.current_thread() is threading.main_thread() and not self.is_out.is_set():
             if self._runs:
                 self._may_end.set()

@@ -9,13 +9,13 @@ from eosdb.coordinator.groups.consumer_decisions import (
     AWAY,
     LEAVE,
     ConsumerGroup,
-    Heartbeat,
+    MemberHeartbeat,
 )
 from eosdb.coordinator.groups.decisions import Group
 from eosdb.errors import ApiError, GroupIdNotFoundError, IllegalGenerationError
-from eosdb.model.members import Member, Partitions
 from eosdb.model.protocol import linear_regex
 from eosdb.model.protocol.consumer_protocol import decode_assignment, encode_assignment
+from eosdb.model.protocol.members import Member, Partitions
 from eosdb.model.values import GroupState, TopicPartition
 from tests.coordinator.groups import steps
 from tests.coordinator.groups.steps import Step
@@ -143,7 +143,7 @@ class Decided:
     def _hello(self, step: steps.Hello) -> str:
         epoch = max(self._generation(step.who), 0) if step.epoch is None else step.epoch
         names = None if step.topics is None else tuple(step.topics.split())
-        beat = Heartbeat(
+        beat = MemberHeartbeat(
             "g", member_id=step.who, member_epoch=epoch, group_instance_id=step.instance,
             rack_id=step.rack,
             rebalance_timeout_ms=-1 if step.rebalance_ms is None else step.rebalance_ms,
@@ -168,7 +168,7 @@ class Decided:
             return f"{epoch}"
         return self._told(group, self._matched(group, beat))
 
-    def _told(self, group: ConsumerGroup, beat: Heartbeat) -> str:
+    def _told(self, group: ConsumerGroup, beat: MemberHeartbeat) -> str:
         self.group = after = consumer_decisions.heartbeat(
             group, beat, self.topics,
             now_ms=self.now, session_timeout_ms=SESSION_MS, max_size=self.max_size,
@@ -222,7 +222,7 @@ class Decided:
             self.topics[step.name] = (number, step.count)
             self.made += 1
 
-    def _matched(self, group: ConsumerGroup, beat: Heartbeat) -> Heartbeat:
+    def _matched(self, group: ConsumerGroup, beat: MemberHeartbeat) -> MemberHeartbeat:
         """The heartbeat with the topics that the member's expression matches."""
         known = group.member(beat.member_id)
         regex = beat.subscribed_topic_regex

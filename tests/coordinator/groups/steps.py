@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from eosdb.model.members import Assignor
 from eosdb.model.protocol.consumer_protocol import Subscription
+from eosdb.model.protocol.members import Assignor
 from eosdb.model.values import TopicPartition
 
 

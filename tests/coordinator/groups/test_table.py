@@ -13,9 +13,9 @@ from eosdb.coordinator.groups import consumer_decisions, decisions
 from eosdb.coordinator.groups.consumer_decisions import (
     AWAY,
     ConsumerGroup,
-    Heartbeat,
+    MemberHeartbeat,
 )
-from eosdb.model.members import NO_DEADLINE, NOTHING, Member, MemberState, Partitions
+from eosdb.model.protocol.members import NO_DEADLINE, NOTHING, Member, MemberState, Partitions
 from eosdb.model.values import GroupState
 from tests.coordinator.groups.by_decisions import Decided
 from tests.coordinator.groups.steps import Hello, Join, Step, Topic, Wait, check_all, enter
@@ -70,7 +70,9 @@ def test_a_group_takes_as_many_members_as_it_may_have(
 
 
 def test_a_heartbeat_that_says_all_by_an_expression_is_full() -> None:
-    beat = Heartbeat("g", member_id="a", member_epoch=1, rebalance_timeout_ms=1, owned=NOTHING)
+    beat = MemberHeartbeat(
+        "g", member_id="a", member_epoch=1, rebalance_timeout_ms=1, owned=NOTHING
+    )
     assert not beat.is_full
     assert replace(beat, subscribed_topic_names=()).is_full
     assert replace(beat, subscribed_topic_regex="t.*").is_full

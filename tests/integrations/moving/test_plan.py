@@ -14,8 +14,8 @@ from eosdb.integrations.moving.plan import (
     FINISH,
     RELAY,
     Facts,
-    Group,
-    OpenTransaction,
+    MovingGroup,
+    MovingTransaction,
     TopicHere,
     TopicThere,
     plan,
@@ -48,8 +48,10 @@ def test_what_is_to_be_relayed_is_counted_from_where_the_relay_stands() -> None:
 
 
 def test_open_transactions_and_groups_are_steps() -> None:
-    groups = (Group("billing", 0, {P0: 4}),)
-    steps = plan(replace(FACTS, groups=groups, open_transactions=(OpenTransaction("till"),))).steps
+    groups = (MovingGroup("billing", 0, {P0: 4}),)
+    steps = plan(
+        replace(FACTS, groups=groups, open_transactions=(MovingTransaction("till"),))
+    ).steps
     assert ("till", END) in [(step.subject, step.action) for step in steps]
     assert ("billing", COMMIT) in [(step.subject, step.action) for step in steps]
 
@@ -58,7 +60,7 @@ def test_a_move_that_is_through_has_nothing_left_to_do() -> None:
     moved = replace(HERE, moved_to=WHERE)
     after = Facts(
         WHERE, (moved,), {"orders": replace(THERE, is_empty=False)}, {P0: 10},
-        (Group("billing", 1, {P0: 4}),), {"billing": Group("billing", 2, {P0: 9})},
+        (MovingGroup("billing", 1, {P0: 4}),), {"billing": MovingGroup("billing", 2, {P0: 9})},
     )  # fmt: skip
     assert plan(after).is_done
     assert not plan(after).obstacles
@@ -83,14 +85,16 @@ def test_a_move_that_is_through_has_nothing_left_to_do() -> None:
             "would lose their times",
         ),
         (replace(FACTS, topics=(replace(HERE, moving_to="x:1"),)), "its move to x:1"),
-        (replace(FACTS, groups=(Group("billing", 2, {P0: 4}),)), "billing has 2 members in the file"),
+        (replace(FACTS, groups=(MovingGroup("billing", 2, {P0: 4}),)), "billing has 2 members in the file"),
         (
-            replace(FACTS, groups=(Group("b", 0, {P0: 4}, {P0: [4, 6]}),)),
+            replace(FACTS, groups=(MovingGroup("b", 0, {P0: 4}, {P0: [4, 6]}),)),
             "group b was killed in the middle of orders-0: offset 4, 6 is unfinished",
         ),
         (
             replace(
-                FACTS, groups=(Group("b", 0, {P0: 4}),), groups_there={"b": Group("b", 1, {P0: 4})}
+                FACTS,
+                groups=(MovingGroup("b", 0, {P0: 4}),),
+                groups_there={"b": MovingGroup("b", 1, {P0: 4})},
             ),
             "b has 1 members in the cluster",
         ),

@@ -13,9 +13,9 @@ from eosdb.integrations.publishing.manifest import (
     REGION,
     SUPERSEDED_S,
     UNNAMED_S,
-    Chunk,
     Manifest,
     Stored,
+    StoredChunk,
     divide,
     removable_chunks,
     removable_snapshots,
@@ -40,7 +40,7 @@ def test_whatever_changes_every_block_is_found_with_its_content(seed: int) -> No
     objects: dict[str, list[int]] = {}
     content: list[int] = []
     before: list[int] = []
-    chunks: list[Chunk] = []
+    chunks: list[StoredChunk] = []
     for turn in range(12):
         content = content[: rng.choice([len(content)] * 4 + [rng.randrange(len(content) + 1)])]
         content += [rng.randrange(10**9) for _ in range(rng.choice([0, 1, 5, 3 * REGION]))]
@@ -53,7 +53,7 @@ def test_whatever_changes_every_block_is_found_with_its_content(seed: int) -> No
         for number, blocks in enumerate(fresh):
             name = f"{turn}-{number}"
             objects[name] = [content[block] for block in blocks]
-            made.append(Chunk(name, len(blocks), blocks))
+            made.append(StoredChunk(name, len(blocks), blocks))
         chunks, before = [*kept, *made], list(content)
         found: dict[int, int] = {}
         for run in runs(range(len(content)), chunks):
@@ -67,7 +67,9 @@ def test_whatever_changes_every_block_is_found_with_its_content(seed: int) -> No
 
 def test_a_change_is_sent_and_what_is_beside_it_is_not() -> None:
     content = list(range(3 * REGION))
-    first = [Chunk(f"{n}", REGION, tuple(range(n * REGION, (n + 1) * REGION))) for n in range(3)]
+    first = [
+        StoredChunk(f"{n}", REGION, tuple(range(n * REGION, (n + 1) * REGION))) for n in range(3)
+    ]
     changed = list(content)
     changed[REGION + 6] = changed[REGION + 7] = -1
     names = {chunk.name for chunk in first}
@@ -78,7 +80,7 @@ def test_a_change_is_sent_and_what_is_beside_it_is_not() -> None:
 
 
 def manifest(*names: str) -> Manifest:
-    chunks = tuple(Chunk(name, 1, (number,)) for number, name in enumerate(names))
+    chunks = tuple(StoredChunk(name, 1, (number,)) for number, name in enumerate(names))
     return Manifest("id", "s", 1, "m", (), 1, 1, "hashes", chunks, {})
 
 

@@ -25,7 +25,7 @@ from eosdb.integrations.relay.kafka_client import (
     kafka_settings,
 )
 from eosdb.integrations.relay.status import Keeper, PartitionStatus, RelayStatus
-from eosdb.integrations.relay.values import Bounds, InterruptedRelayError, Position
+from eosdb.integrations.relay.values import Bounds, InterruptedRelayError, RelayPosition
 from eosdb.model.values import TopicPartition
 from tests.cases import each
 
@@ -91,20 +91,20 @@ def test_pauses_grow_and_stop_growing() -> None:
 @pytest.mark.parametrize("on_gap", planning.ON_GAP)
 def test_a_source_that_lacks_what_was_relayed_stops_it_whatever_is_asked_for(on_gap: str) -> None:
     with pytest.raises(OffsetOutOfRangeError, match="older copy"):
-        planning.start_of(P0, Position(9, "id"), "id", Bounds(0, 5), on_gap)
+        planning.start_of(P0, RelayPosition(9, "id"), "id", Bounds(0, 5), on_gap)
 
 
 def test_positions_of_others_are_passed_over() -> None:
     mine, other = Keeper("relay", "file"), Keeper("other", "file")
     written = [
-        other.position(P0, Position(1, "a")),
-        mine.position(P0, Position(2, "a")),
+        other.position(P0, RelayPosition(1, "a")),
+        mine.position(P0, RelayPosition(2, "a")),
         mine.claim("run", "mark"),
-        mine.position(P0, Position(3, "b")),
+        mine.position(P0, RelayPosition(3, "b")),
         other.claim("else", ""),
     ]
     standing = mine.standing((record.key, record.value) for record in written)
-    assert standing.positions == {P0: Position(3, "b")}
+    assert standing.positions == {P0: RelayPosition(3, "b")}
     assert (standing.run, standing.mark) == ("run", "mark")
 
 

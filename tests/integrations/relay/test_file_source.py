@@ -7,7 +7,7 @@ import pytest
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.integrations.relay.file_ends import FileSource
-from eosdb.integrations.relay.values import Limits
+from eosdb.integrations.relay.values import RelayLimits
 
 TP = TopicPartition("t", 0)
 
@@ -50,6 +50,6 @@ def test_what_is_committed_while_it_reads_is_the_next_chunks(
         return read(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(source, "_read_ranges", late)
-    assert [record.value for record in source.read(Limits()).records] == [b"before"]
+    assert [record.value for record in source.read(RelayLimits()).records] == [b"before"]
     monkeypatch.undo()
-    assert [record.value for record in source.read(Limits()).records] == [b"meanwhile"]
+    assert [record.value for record in source.read(RelayLimits()).records] == [b"meanwhile"]

@@ -8,7 +8,7 @@ import pytest
 from eosdb.errors import OffsetOutOfRangeError
 from eosdb.integrations.relay import planning
 from eosdb.integrations.relay.status import Keeper
-from eosdb.integrations.relay.values import Bounds, Position
+from eosdb.integrations.relay.values import Bounds, RelayPosition
 from eosdb.model.values import TopicPartition
 
 P0 = TopicPartition("orders", 0)
@@ -23,21 +23,21 @@ def test_a_new_relay_begins_with_the_earliest_record() -> None:
 @pytest.mark.parametrize(("known", "there"), [("", ""), ("", "new"), ("t", ""), ("t", "t")])
 def test_a_position_within_the_log_is_where_it_goes_on(offset: int, known: str, there: str) -> None:
     """A target whose id is unknown, on either side, is no reason to stop."""
-    position = Position(offset, "id", known)
+    position = RelayPosition(offset, "id", known)
     assert planning.start_of(P0, position, "id", LOG, "stop", there) == offset
 
 
 @pytest.mark.parametrize(
     ("position", "target_id", "why"),
     [
-        (Position(2, "id"), "", "the source begins at 3"),
-        (Position(5, "other"), "", "deleted and recreated"),
-        (Position(5, "id", "t"), "other", "at the target was deleted and recreated"),
-        (Position(5, "id", "t"), None, "at the target was deleted,"),
+        (RelayPosition(2, "id"), "", "the source begins at 3"),
+        (RelayPosition(5, "other"), "", "deleted and recreated"),
+        (RelayPosition(5, "id", "t"), "other", "at the target was deleted and recreated"),
+        (RelayPosition(5, "id", "t"), None, "at the target was deleted,"),
     ],
 )
 def test_a_gap_stops_it_unless_it_may_go_on_with_the_earliest(
-    position: Position, target_id: str | None, why: str
+    position: RelayPosition, target_id: str | None, why: str
 ) -> None:
     with pytest.raises(OffsetOutOfRangeError, match=why):
         planning.start_of(P0, position, "id", LOG, "stop", target_id)
@@ -47,7 +47,7 @@ def test_a_gap_stops_it_unless_it_may_go_on_with_the_earliest(
 @pytest.mark.parametrize("on_gap", planning.ON_GAP)
 def test_one_offset_behind_the_end_is_another_history(on_gap: str) -> None:
     with pytest.raises(OffsetOutOfRangeError, match="older copy"):
-        planning.start_of(P0, Position(10, "id"), "id", LOG, on_gap)
+        planning.start_of(P0, RelayPosition(10, "id"), "id", LOG, on_gap)
 
 
 def test_topics_with_two_underscores_are_inner_ones() -> None:
@@ -58,6 +58,6 @@ def test_topics_with_two_underscores_are_inner_ones() -> None:
 
 def test_a_position_that_was_deleted_is_gone() -> None:
     keeper = Keeper("relay", "file")
-    record = keeper.position(P0, Position(2, "a"))
-    assert keeper.standing([(record.key, record.value)]).positions == {P0: Position(2, "a")}
+    record = keeper.position(P0, RelayPosition(2, "a"))
+    assert keeper.standing([(record.key, record.value)]).positions == {P0: RelayPosition(2, "a")}
     assert keeper.standing([(record.key, record.value), (record.key, None)]).positions == {}

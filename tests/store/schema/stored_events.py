@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from eosdb.events.encoding import SHAPES
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten, TransactionStateChanged
+from eosdb.model.protocol.members import MemberState, by_topic
 from eosdb.model.values import TransactionState
 from eosdb.store import journal
 
@@ -26,6 +28,12 @@ def named(value: Any) -> Any:
         return value.label
     if hasattr(value, "_asdict"):
         return {name: named(part) for name, part in value._asdict().items()}
+    if isinstance(value, frozenset):
+        return [[topic, partitions] for topic, partitions in by_topic(value)]
+    if isinstance(value, MemberState):
+        return value.value
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
     return [*map(named, value)] if isinstance(value, tuple) else value
 
 

@@ -32,6 +32,8 @@ def in_sqlite(value: Any) -> Any:
         return value.replace("\0", "0")
     if isinstance(value, dict):
         return {in_sqlite(name): in_sqlite(of) for name, of in value.items()}
+    if isinstance(value, frozenset):
+        return frozenset(map(in_sqlite, value))
     if not isinstance(value, tuple):
         return value
     parts = map(in_sqlite, value)

@@ -11,7 +11,7 @@ import pytest
 import eosdb
 from eosdb.events.kinds import ProducerIdBlockAllocated
 from eosdb.maintenance import replay
-from eosdb.store.writing.group_commit import Request
+from eosdb.store.writing.group_commit import UnitRequest
 from eosdb.store.writing.unit import Unit
 from eosdb.store.writing.writer import Writer
 
@@ -22,7 +22,7 @@ def test_a_rebuild_folds_the_event_of_a_request_in_the_same_round(db_path: Path)
 
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("t")
-        round_ = [Request(add, sync=True), Request(replay.rebuild, sync=True)]
+        round_ = [UnitRequest(add, sync=True), UnitRequest(replay.rebuild, sync=True)]
         db._store._run_round(round_)
         position, events = (request.result for request in round_)
         assert events == position, "its event was the newest"
@@ -37,7 +37,7 @@ def test_whoever_fails_in_a_round_each_request_has_an_error_if_and_only_if_it_is
     or the checkpoint behind the last one fails."""
     run, looks = Writer.run, 0
 
-    def not_together(writer: Writer, batch: list[Request]) -> None:
+    def not_together(writer: Writer, batch: list[UnitRequest]) -> None:
         if len(batch) > 1:
             raise sqlite3.OperationalError("database or disk is full")
         run(writer, batch)
@@ -54,7 +54,7 @@ def test_whoever_fails_in_a_round_each_request_has_an_error_if_and_only_if_it_is
     with eosdb.connect(db_path) as db:
         with db.begin() as tx:
             tx.connection.exec_driver_sql("CREATE TABLE mine (number INTEGER)")
-        round_ = [Request(partial(store, number), sync=True) for number in range(3)]
+        round_ = [UnitRequest(partial(store, number), sync=True) for number in range(3)]
         with monkeypatch.context() as patch:
             patch.setattr(Writer, "run", not_together)
             patch.setattr(Writer, "make_good", fail_once)

@@ -15,7 +15,7 @@ import eosdb
 from eosdb.store import wal
 from eosdb.store.file import locks
 from eosdb.store.file.locks import WriterMutex, sync_has_failed
-from eosdb.store.writing.group_commit import GroupCommit, Request
+from eosdb.store.writing.group_commit import GroupCommit, UnitRequest
 from eosdb.system.lock_file import WRITER
 from eosdb.system.road import road
 
@@ -27,9 +27,9 @@ class Rounds:
     """The rounds that a group runs."""
 
     def __init__(self) -> None:
-        self.batches: list[list[Request]] = []
+        self.batches: list[list[UnitRequest]] = []
 
-    def run(self, batch: list[Request]) -> None:
+    def run(self, batch: list[UnitRequest]) -> None:
         self.batches.append(batch)
         for request in batch:
             request.done = True
@@ -39,8 +39,8 @@ class Rounds:
 def test_a_round_ends_before_the_first_block_that_waits_for_its_turn(before: int) -> None:
     rounds = Rounds()
     group = GroupCommit(rounds.run)
-    asked = [Request(nothing, True) for _ in range(before)]
-    block, later = Request(nothing, False, alone=True), Request(nothing, True)
+    asked = [UnitRequest(nothing, True) for _ in range(before)]
+    block, later = UnitRequest(nothing, False, alone=True), UnitRequest(nothing, True)
     for request in (*asked, block, later):
         group._append(request)
     group._run_next_round()
@@ -51,8 +51,8 @@ def test_a_round_ends_before_the_first_block_that_waits_for_its_turn(before: int
 
 def test_who_comes_behind_a_block_does_not_lead_before_it() -> None:
     group = GroupCommit(Rounds().run)
-    block, later = Request(nothing, False, alone=True), Request(nothing, True)
-    earlier = Request(nothing, True)
+    block, later = UnitRequest(nothing, False, alone=True), UnitRequest(nothing, True)
+    earlier = UnitRequest(nothing, True)
     for request in (earlier, block, later):
         group._append(request)
     assert group._may_lead(earlier)
