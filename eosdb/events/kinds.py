@@ -298,7 +298,7 @@ class IdempotencyKeysExpired(NamedTuple):
 
 
 class RecordsScheduled(NamedTuple):
-    """The records of the batch before this event, at `base_offset` and later in partition -1, wait until
+    """The records of the batch before this event, from `base_offset` on in a waiting partition, wait until
     due. If they belong to a transaction (`producer_id` is not -1), they are scheduled when it commits."""
 
     timestamp: int
@@ -311,8 +311,8 @@ class RecordsScheduled(NamedTuple):
 
 
 class ScheduledRecordsRemoved(NamedTuple):
-    """Scheduled records were removed from these offsets of partition -1; `reason` is `delivered` (by the
-    batches before this event), `cancelled` or `damaged`."""
+    """These records of a waiting partition wait no longer; `reason` is `delivered` (by the batches before
+    this event), `cancelled` or `damaged`."""
 
     timestamp: int
     topic: str

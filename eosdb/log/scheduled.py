@@ -155,7 +155,8 @@ def deliver(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
     for records in lost.values():
         remove(unit, records, "damaged", now_ms)
         offsets = [record.offset for record in records]
-        unit.untold.add(catalog.SCHEDULED_LOST, topic=records[0].topic, offsets=offsets)
+        _, topic, number, *_ = records[0]
+        unit.untold.add(catalog.SCHEDULED_LOST, topic=topic, partition=number, offsets=offsets)
     unit.memos[Due].time_ms = None
     return sum(map(len, (*whole.values(), *lost.values())))
 

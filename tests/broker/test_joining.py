@@ -168,7 +168,7 @@ def a_temporary_table(own: sqlite3.Connection) -> None:
 
 
 def a_temporary_trigger(own: sqlite3.Connection) -> None:
-    own.execute("CREATE TEMP TRIGGER t AFTER INSERT ON main.journal BEGIN SELECT 1; END")
+    own.execute("CREATE TEMP TRIGGER t AFTER INSERT ON main.eosdb_journal BEGIN SELECT 1; END")
 
 
 def a_function(own: sqlite3.Connection) -> None:

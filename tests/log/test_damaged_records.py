@@ -305,13 +305,11 @@ NOT_AS_WRITTEN: dict[str, Callable[[eosdb.Database], object]] = {
 def test_what_is_not_as_eosdb_writes_it_is_damage_and_no_error_of_python(
     path: Path, change: str
 ) -> None:
-    connection = everything.raw(path)
+    connection, table = everything.raw(path), change.split()[0].removeprefix("eosdb_")
     assert connection.execute(f"UPDATE {change}").rowcount
     connection.close()
     with (
-        pytest.raises(
-            CorruptDatabaseError, match=f"{change.split()[0]}: found a row that eosdb never"
-        ),
+        pytest.raises(CorruptDatabaseError, match=f"{table}: found a row that eosdb never"),
         eosdb.connect(path, read_only=True) as db,
     ):
         NOT_AS_WRITTEN[change](db)

@@ -178,8 +178,11 @@ def test_no_reader_sees_where_they_wait(db: eosdb.Database, clock: ManualClock) 
 def test_a_damaged_one_is_told_and_stops_nothing(
     db: eosdb.Database, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for value in ("a", "b"):
-        by_send(db, value, clock.time_ms() + 1)
+    waits = [
+        db.producer().send("t", value, partition=2, deliver_at=clock.time_ms() + 1)
+        for value in "ab"
+    ]
+    assert [each.result().partition for each in waits] == [-3, -3]
     with contextlib.closing(sqlite3.connect(db.path)) as connection:
         connection.execute("DROP TRIGGER records_refuse_update")
         connection.execute("UPDATE records SET value = x'00' WHERE value = CAST('a' AS BLOB)")
@@ -187,7 +190,7 @@ def test_a_damaged_one_is_told_and_stops_nothing(
     clock.advance(1)
     db.housekeeping()
     assert (values(db), waiting(db)) == (["b"], [])
-    assert "the scheduled records at offsets [0] of partition -1 are damaged" in caplog.text
+    assert "the scheduled records at offsets [0] of partition -3 are damaged" in caplog.text
 
 
 def test_rights_on_the_topic_are_those_on_its_scheduled_records(db_path: Path) -> None:

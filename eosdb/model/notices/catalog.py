@@ -217,9 +217,10 @@ FUTURE_RECORDS: Final = Notice(
     "records arrive whose timestamps are more than an hour in the future; once for each topic",
 )  # fmt: skip
 SCHEDULED_LOST: Final = Notice(
-    LOG, ERROR, "scheduled_lost", ("topic", "offsets"),
-    "topic %(topic)s: the scheduled records at offsets %(offsets)s of partition -1 are damaged or missing, "
-    "so they were not delivered; `eosdb verify` shows what else is damaged. Restore a backup that has them",
+    LOG, ERROR, "scheduled_lost", ("topic", "partition", "offsets"),
+    "topic %(topic)s: the scheduled records at offsets %(offsets)s of partition %(partition)d are damaged "
+    "or missing, so they were not delivered; `eosdb verify` shows what else is damaged. Restore a backup "
+    "that has them",
     "scheduled records are due whose rows are damaged or missing",
 )  # fmt: skip
 SCHEDULED_DROPPED: Final = Notice(

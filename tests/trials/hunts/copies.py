@@ -92,7 +92,7 @@ def _found_different(original: Path, copy: Path, end: int) -> list[str]:
         found = list(db.verify().problems)
     with closing(sqlite3.connect(original)) as connection:
         connection.execute("ATTACH ? AS copy", (str(copy),))
-        for table in ("journal", "records"):
+        for table in ("eosdb_journal", "records"):
             rows = connection.execute(_DIFFERENT.format(table=table), {"end": end}).fetchall()
             if rows != [(0,), (0,)]:
                 found.append(f"{table}: only in the copy and only in the file: {rows}")
