@@ -29,7 +29,7 @@ from eosdb.client.processor.processor import Processor
 from eosdb.client.processor.transaction import ProcessorFile
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
-from eosdb.client.transport import DirectTransport, Transport
+from eosdb.client.transport import DirectTransport, LocalBroker, Transport
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.projection import apply
@@ -44,7 +44,6 @@ from eosdb.model.metrics import Metrics
 from eosdb.model.overview import Overview
 from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import ProcessReport, PublishReport, ViewDescription
-from eosdb.model.requests import AnyBroker
 from eosdb.model.values import (
     ConsumerRecord,
     Durability,
@@ -236,7 +235,7 @@ class Database(Closeable):
     def producer(
         self,
         *misplaced: Never,
-        transport: Transport | AnyBroker | None = None,
+        transport: Transport | LocalBroker | None = None,
         **config: Unpack[ProducerConfig],
     ) -> Producer:
         """Return a producer; the settings are Kafka's in snake_case. Raises ConfigError.
@@ -252,7 +251,7 @@ class Database(Closeable):
         self,
         group_id: str | None = None,
         *,
-        transport: Transport | AnyBroker | None = None,
+        transport: Transport | LocalBroker | None = None,
         key_deserializer: Callable[[bytes], MadeKey] | None = None,
         value_deserializer: Callable[[bytes], MadeValue] | None = None,
         **config: Unpack[ConsumerConfig],
@@ -281,7 +280,7 @@ class Database(Closeable):
         *,
         group_id: str,
         transactional_id: str | None = None,
-        transport: Transport | AnyBroker | None = None,
+        transport: Transport | LocalBroker | None = None,
         **config: Unpack[ProcessorConfig[MadeKey, MadeValue]],
     ) -> Processor:
         """Return a consume–process–produce loop: `handler(record)` turns each record into records for
@@ -321,7 +320,7 @@ class Database(Closeable):
         return processor
 
     def dead_letters(
-        self, topic: str, *, transport: Transport | AnyBroker | None = None
+        self, topic: str, *, transport: Transport | LocalBroker | None = None
     ) -> DeadLetters:
         """Return the dead letters in a topic, to inspect and to replay them."""
         self._store.check_open()
@@ -359,9 +358,9 @@ class Database(Closeable):
         checked = security(tls_cert, tls_key, tls_ca, require_sasl)
         return Server(self._core, host, port, checked, limits, interfere, advertised)
 
-    def _transport(self, given: Transport | AnyBroker | None) -> Transport:
+    def _transport(self, given: Transport | LocalBroker | None) -> Transport:
         way = given or self._direct
-        return way if isinstance(way, DirectTransport | Transport) else DirectTransport(way)
+        return DirectTransport(way) if isinstance(way, LocalBroker) else way
 
     def begin(self) -> AbstractContextManager[UserTransaction]:
         """Begin one transaction over your own tables in this file and the log: it commits when the block

@@ -7,15 +7,20 @@ from collections.abc import Iterator
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
+from tests.classic import transactional
 
 
 def random_log(
-    db: eosdb.Database, rng: random.Random, steps: int, *, partitions: int = 1, producers: int = 3
+    db: eosdb.Database,
+    rng: random.Random,
+    steps: int,
+    *,
+    partitions: int = 1,
+    producers: int = 3,
+    version: int = 2,
 ) -> Iterator[None]:
     """Goes on in the topic "t" step by step. Values name their transaction; some stay open."""
-    made = [db.producer(transactional_id=f"p{i}") for i in range(producers)]
-    for producer in made:
-        producer.init_transactions()
+    made = [transactional(db, f"p{i}", version) for i in range(producers)]
     begun = 0
     values: dict[eosdb.Producer, str] = {}
     for _ in range(steps):

@@ -1,14 +1,14 @@
-"""Transports carry a client's requests to the broker; tests replace them by an unreliable network.
+"""A transport asks the broker for a client; tests replace it by an unreliable network.
 
-A client submits a request to a `Transport` and gets an `Exchange`, whose response may be there at once,
-arrive later, or never. `DirectTransport` calls the broker in the same process, so its responses are there
-at once. `eosdb.testing.FaultyTransport` loses, delays and repeats requests.
+`Transport.ask` carries out requests and returns one entry for each: its answer, or its error.
+`DirectTransport` calls the broker in the same process. `eosdb.testing.FaultyTransport` loses, repeats and
+delays calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from eosdb.client.answers import is_lost
 from eosdb.errors import (
@@ -19,7 +19,7 @@ from eosdb.errors import (
     is_refused_by_file,
 )
 from eosdb.model.clock import Clock
-from eosdb.model.requests import AnyBroker, Request
+from eosdb.model.requests import AnyBroker, Produce, Request
 from eosdb.model.threads import Fate
 
 T = TypeVar("T")
@@ -48,52 +48,7 @@ class IsPresent(Protocol):
         id (`owned_ids`); None if no lock is available."""
 
 
-class Exchange(Generic[T]):
-    """The response to a request that was sent, once it has arrived."""
-
-    __slots__ = ("_answer", "done", "error")
-
-    def __init__(self) -> None:
-        self.done = False
-        self.error: EosdbError | None = None
-        self._answer: T | None = None
-
-    def carry_out(self, request: Request[T], broker: AnyBroker) -> None:
-        """Ask the broker, and keep its response or error. Any exception but EosdbError is a bug in the
-        caller."""
-        try:
-            self._answer = broker.ask(request)
-        except EosdbError as error:
-            self.error = error
-        self.done = True
-
-    def fail(self, error: EosdbError) -> None:
-        """Complete the exchange with an error: no response will arrive."""
-        self.error = error
-        self.done = True
-
-    def succeed(self, answer: T) -> None:
-        """Complete the exchange with the response."""
-        self._answer, self.done = answer, True
-
-    def follow(self, other: Exchange[T]) -> None:
-        self._answer, self.error, self.done = other._answer, other.error, True
-
-    @property
-    def has_answer(self) -> bool:
-        """Whether a response without an error has arrived."""
-        return self.done and self.error is None
-
-    @property
-    def answer(self) -> T:
-        """The response of a completed exchange. Raises the error of a failed one."""
-        if self.error is not None:
-            raise self.error
-        assert self.done
-        return self._answer  # type: ignore[return-value]
-
-
-@runtime_checkable
+# decisions/0097: a call returns with the answers; nothing is in flight.
 class Transport(Protocol):
     """Carries requests to a broker; the interface that clients use."""
 
@@ -101,77 +56,72 @@ class Transport(Protocol):
     def transaction_version(self) -> int:
         """The highest transaction version that the broker supports, as learned in the handshake."""
 
-    def submit(self, request: Request[T]) -> Exchange[T]:
-        """Send a request."""
+    def ask(
+        self, requests: Sequence[Request[Any]], *, sync: bool = True, fate: Fate | None = None
+    ) -> list[Any]:
+        """Carry out the requests in order, in one turn where the broker can. Returns for each its answer
+        or its EosdbError. NetworkExceptionError means that the request was perhaps carried out.
 
-    def poll(self) -> int | None:
-        """Deliver the responses that have arrived. Returns the ms until the next is due; None if none is
-        expected."""
+        `sync` is whether a turn of several requests must be durable. After an interrupt, `fate` knows
+        whether the turn was carried out.
+        """
 
 
 @runtime_checkable
-class CarriesOutTurns(Protocol):
-    """A broker in the same process, which carries out several requests in one unit, or none of them."""
+class LocalBroker(AnyBroker, Protocol):
+    """A broker in the same process."""
 
     def turn(
         self, requests: Sequence[Request[Any]], *, sync: bool, fate: Fate | None = None
-    ) -> list[Any]: ...
+    ) -> list[Any]:
+        """Carry out several requests in one unit, or none of them. Raises the first error."""
 
 
 class DirectTransport:
-    """Calls the broker in the same process; the response is there when `submit` returns."""
+    """Calls the broker in the same process."""
 
     def __init__(self, broker: AnyBroker) -> None:
         self._broker = broker
-        self.turns: Final = broker if isinstance(broker, CarriesOutTurns) else None
+        self._turns = broker if isinstance(broker, LocalBroker) else None
 
     @property
     def transaction_version(self) -> int:
         return self._broker.transaction_version
 
-    def submit(self, request: Request[T]) -> Exchange[T]:
-        exchange: Exchange[T] = Exchange()  # `Exchange[T]()` would cost a microsecond.
-        exchange.carry_out(request, self._broker)
-        return exchange
-
     def presence(self, transactional_id: str | None = None) -> Presence | None:
         return presence(self._broker, transactional_id)
 
-    def submit_all(self, requests: Sequence[Request[T]], *, sync: bool) -> list[Exchange[T]]:
-        """Submit several requests at once. They are carried out in order, in one commit if the broker
-        supports that."""
-        if len(requests) == 1 or self.turns is None:
-            return self.in_order(requests)
-        try:
-            answers = self.turns.turn(requests, sync=sync)
-        except EosdbError as error:
-            return self.in_order(requests, error)
-        exchanges: list[Exchange[T]] = [Exchange() for _ in answers]
-        for exchange, answer in zip(exchanges, answers, strict=True):
-            exchange.succeed(answer)
-        return exchanges
+    @property
+    def joins(self) -> bool:
+        """Whether several requests share one commit."""
+        return self._turns is not None
 
-    # decisions/0054: after the file refused a request, later ones must wait until that one is repeated.
-    def in_order(
-        self, requests: Sequence[Request[T]], before: EosdbError | None = None
-    ) -> list[Exchange[T]]:
-        """Submit one request after another. Once the file refuses a request, the rest fail with its error
-        and are not executed. `before` is the error of an earlier joint turn: if it is in doubt, so are the
-        errors of the requests, and after a lock time-out no request waits again."""
-        exchanges: list[Exchange[T]] = []
-        error: EosdbError | None = before if isinstance(before, DatabaseLockedError) else None
+    def ask(
+        self, requests: Sequence[Request[Any]], *, sync: bool = True, fate: Fate | None = None
+    ) -> list[Any]:
+        """Carry out the requests; see `Transport`. If their joint turn fails, each Produce is carried out
+        by itself. The other requests of the turn need its records: they have the turn's error."""
+        failed: EosdbError | None = None
+        if len(requests) > 1 and self._turns is not None:
+            try:
+                return self._turns.turn(requests, sync=sync, fate=fate)
+            except EosdbError as error:
+                failed = error
+        # After a lock time-out no request waits again.
+        refused: EosdbError | None = failed if isinstance(failed, DatabaseLockedError) else None
+        answers: list[Any] = []
         for request in requests:
-            if error is not None and is_refused_by_file(error):
-                exchanges.append(Exchange())
-                exchanges[-1].fail(error)
+            if refused is None and (failed is None or isinstance(request, Produce)):
+                try:
+                    answers.append(self._broker.ask(request))
+                except EosdbError as error:
+                    inherit_doubt(error, failed)
+                    # decisions/0054: behind a request that the file refused, none is carried out.
+                    refused = error if is_refused_by_file(error) else None
+                    answers.append(error)
             else:
-                exchanges.append(self.submit(request))
-                error = exchanges[-1].error
-                inherit_doubt(error, before)
-        return exchanges
-
-    def poll(self) -> int | None:
-        return None
+                answers.append(refused or failed)
+        return answers
 
 
 def presence(way: object, transactional_id: str | None = None) -> Presence | None:
@@ -185,27 +135,22 @@ def call(
     clock: Clock,
     request: Request[T],
     *,
-    request_timeout_ms: int,
     retry_backoff_ms: int,
     timeout_ms: int,
 ) -> T:
-    """Send a request until its response arrives, and return the response. The request must be safe to
-    repeat: it is sent again for up to `timeout_ms`, and then RequestTimedOutError is raised.
-    Errors from the broker are raised; they are in doubt if an earlier attempt got no answer."""
+    """Ask until there is an answer, and return it. The request must be safe to repeat: it is asked again
+    for up to `timeout_ms`, and then RequestTimedOutError is raised. Errors from the broker are raised; they
+    are in doubt if an earlier attempt got no answer."""
     deadline = clock.monotonic_ms() + timeout_ms
     lost: EosdbError | None = None
     while True:
-        exchange = transport.submit(request)
-        given_up = clock.monotonic_ms() + request_timeout_ms
-        while not exchange.done and (now := clock.monotonic_ms()) < min(given_up, deadline):
-            wait = transport.poll()
-            if not exchange.done:
-                until = min(given_up, deadline) - now
-                clock.sleep_ms(until if wait is None else max(1, min(wait, until)))
-        if exchange.done and not is_lost(exchange.error):
-            inherit_doubt(exchange.error, lost)
-            return exchange.answer
-        lost = exchange.error or RequestTimedOutError(request.name)
+        (answer,) = transport.ask((request,))
+        if not isinstance(answer, EosdbError):
+            return cast(T, answer)
+        if not is_lost(answer):
+            inherit_doubt(answer, lost)
+            raise answer
+        lost = answer
         if clock.monotonic_ms() >= deadline:
             raise RequestTimedOutError(f"{request.name}: no answer came within {timeout_ms} ms")
         clock.sleep_ms(retry_backoff_ms)

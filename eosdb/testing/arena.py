@@ -10,12 +10,12 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from eosdb.client.transport import Exchange, Presence, presence
+from eosdb.client.transport import Presence, presence
 from eosdb.database import Database, connect
 from eosdb.errors import EosdbError
 from eosdb.model.clock import Clock
@@ -23,13 +23,13 @@ from eosdb.model.closing import Closeable
 from eosdb.model.config import BrokerConfig
 from eosdb.model.failpoints import Failpoint
 from eosdb.model.requests import AnyBroker, Produce, Question, Request
+from eosdb.model.threads import Fate
 from eosdb.model.values import ConsumerGroupMetadata, ProduceResult, TopicPartition
 from eosdb.system.road import road
 from eosdb.testing.faulty_transport import FaultyTransport
 from eosdb.testing.scheduler import Actor, NodeCrashed, Scheduler, SimulatedClock
 
 A = TypeVar("A")
-T = TypeVar("T")
 
 START_MS: Final = 1_700_000_000_000
 _READING: Final = ("fetch", "list_offsets", "offset_fetch")
@@ -48,6 +48,8 @@ class Faults:
     very_late: float = 0.03
     """The probability of a request or response delayed beyond every timeout."""
     latest_ms: int = 10_000
+    request_timeout_ms: int = 400
+    """How long a client waits for an answer."""
     admin: float = 0.015
     """The share of steps in which an administrator acts or a fault is injected."""
     crash_between_steps: float = 0.03
@@ -181,7 +183,7 @@ class Arena(Closeable):
         """Deliver the messages that are due, even if their senders are dead."""
         for transport in self.transports:
             try:
-                transport.arrive()
+                transport.deliver_due()
             except NodeCrashed as crash:
                 self.restart(crash.node)
 
@@ -251,19 +253,18 @@ class SimulatedTransport(FaultyTransport):
             silent=faults.silent,
             clock=arena.clock,
         )
+        self.request_timeout_ms = faults.request_timeout_ms
 
-    def _way(self, held_up: bool) -> int:
+    def _way(self) -> int:
         faults = self._faults
         late = self._rng.random() < faults.very_late
-        return super()._way(held_up) + (self._rng.randint(0, faults.latest_ms) if late else 0)
+        return super()._way() + (self._rng.randint(0, faults.latest_ms) if late else 0)
 
-    def submit(self, request: Request[T]) -> Exchange[T]:
+    def ask(
+        self, requests: Sequence[Request[Any]], *, sync: bool = True, fate: Fate | None = None
+    ) -> list[Any]:
         self._arena.scheduler.pause()
-        return super().submit(request)
-
-    def arrive(self) -> None:
-        """Deliver the messages that are due, whether or not a client waits for a response."""
-        super().poll()
+        return super().ask(requests, sync=sync, fate=fate)
 
 
 def _short(request: Request[object]) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import eosdb
 from eosdb import BrokerConfig, ManualClock, TopicPartition, TransactionToken
 from eosdb.maintenance import housekeeping
+from tests.classic import transactional
 from tests.conftest import START_MS
 
 pytestmark = pytest.mark.slow
@@ -19,17 +21,18 @@ TPS = [TopicPartition("t", i) for i in range(3)]
 IDS = ("a", "b", "c")
 
 
-def transactions(db: eosdb.Database, clock: ManualClock, seed: int) -> list[TransactionToken]:
+def transactions(
+    db: eosdb.Database, clock: ManualClock, seed: int, version: int = 2
+) -> list[TransactionToken]:
     """Of several producers, that commit, abort, time out, are succeeded, and of which some stay open."""
     rng = random.Random(seed)
     db.admin.create_topic("t", partitions=len(TPS), config={"retention.ms": -1})
-    tokens, producers = list[TransactionToken](), dict[str, eosdb.Producer]()
+    tokens, producers = list[TransactionToken](), dict[str, Any]()
     open_ones = set[str]()
     for _ in range(60):
         name = rng.choice(IDS)
         if name not in producers or rng.random() < 0.1:
-            producers[name] = db.producer(transactional_id=name)
-            producers[name].init_transactions()
+            producers[name] = transactional(db, name, version)
             open_ones.discard(name)
         producer = producers[name]
         try:
@@ -73,11 +76,9 @@ def test_an_outcome_is_what_it_was_or_not_known_and_the_cut_the_same(
 ) -> None:
     monkeypatch.setattr(housekeeping, "EVENTS_PER_UNIT", 17)
     clock = ManualClock(START_MS)
-    config = BrokerConfig(
-        transaction_version=version, history_retention_ms=-1, history_retention_bytes=-1
-    )
+    config = BrokerConfig(history_retention_ms=-1, history_retention_bytes=-1)
     with eosdb.connect(tmp_path / "a.db", clock=clock, config=config, durability="off") as db:
-        tokens = transactions(db, clock, seed)
+        tokens = transactions(db, clock, seed, version)
         outcomes = [db.outcome(token) for token in tokens]
         cut = db.admin.consistent_cut()
         assert {"committed", "aborted"} < set(outcomes)

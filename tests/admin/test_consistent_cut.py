@@ -84,11 +84,12 @@ def test_a_transaction_behind_another_in_one_partition_is_hidden_in_all(
 @given(seed=st.integers(0, 2**32), version=st.sampled_from([1, 2]))
 def test_it_is_the_furthest_such_cut_and_never_goes_back(seed: int, version: int) -> None:
     rng = random.Random(seed)
-    config = eosdb.BrokerConfig(transaction_version=version)
-    with eosdb.connect(":memory:", clock=ManualClock(10**12), config=config) as db:
+    with eosdb.connect(":memory:", clock=ManualClock(10**12)) as db:
         db.admin.create_topic("t", partitions=3)
         last = ends(db)
-        for _ in random_log(db, rng, rng.randrange(1, 70), partitions=3, producers=4):
+        for _ in random_log(
+            db, rng, rng.randrange(1, 70), partitions=3, producers=4, version=version
+        ):
             if rng.random() < 0.03:
                 tp = rng.choice(TPS)
                 db.broker.delete_records(tp, rng.randrange(last[tp] + 1))

@@ -9,6 +9,7 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, TopicPartition, TransactionToken
+from tests import classic
 from tests.client.producer.answers import Answers, transactional
 
 
@@ -74,16 +75,13 @@ DOINGS = [send_nothing, send_and_keep, send_too_much, send_out]
 @pytest.mark.slow
 @pytest.mark.parametrize("doing", DOINGS)
 @pytest.mark.parametrize("next_committed", [True, False], ids=["then a commit", "then an abort"])
-@pytest.mark.parametrize("version", [1, 2])
 def test_an_aborted_transaction_is_never_told_the_fate_of_the_next(
     db_path: Path,
     clock: ManualClock,
-    version: int,
     next_committed: bool,
     doing: Callable[[eosdb.Producer], None],
 ) -> None:
-    config = eosdb.BrokerConfig(transaction_version=version)
-    with eosdb.connect(db_path, clock=clock, config=config) as db:
+    with eosdb.connect(db_path, clock=clock) as db:
         db.admin.create_topic("t")
         producer = transactional(db)
         with producer.transaction():
@@ -92,7 +90,7 @@ def test_an_aborted_transaction_is_never_told_the_fate_of_the_next(
         doing(producer)
         producer.abort_transaction()
         told = db.outcome(token)
-        assert told == ("aborted" if has_reached_the_broker(doing, version) else "never started")
+        assert told == ("aborted" if doing in (send_and_keep, send_out) else "never started")
         following = producer.begin_transaction()
         assert following != token
         producer.send("t", "after")
@@ -105,11 +103,6 @@ def test_an_aborted_transaction_is_never_told_the_fate_of_the_next(
         outcome = "committed" if next_committed else "aborted"
         assert (db.outcome(token), db.outcome(following)) == (told, outcome)
         assert db.verify().ok
-
-
-def has_reached_the_broker(doing: Callable[[eosdb.Producer], None], version: int) -> bool:
-    """As with Kafka's producer, version 2 tells the coordinator of every abort of what `send` has taken."""
-    return doing is send_out or (doing is send_and_keep and version > 1)
 
 
 def test_an_abort_of_what_was_never_sent_takes_the_epoch_away_as_in_kafka(
@@ -222,12 +215,11 @@ def test_under_version_1_transactions_of_one_epoch_have_numbers(
     """Version 1 leaves the epoch as it is, as in Kafka; an empty one in between asks for another."""
     from eosdb.admin import outcome
 
-    config = eosdb.BrokerConfig(transaction_version=1)
-    with eosdb.connect(db_path, clock=clock, config=config) as db:
+    with eosdb.connect(db_path, clock=clock) as db:
         db.admin.create_topic("t", partitions=2)
         tokens: list[tuple[TransactionToken, str]] = []
         for _ in range(2):
-            producer = transactional(db)
+            producer = classic.transactional(db, "a", version=1)
             for number in range(6):
                 token = producer.begin_transaction()
                 tokens.append((token, ("committed", "aborted", "never started")[number % 3]))

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 import eosdb
-from eosdb.client.transport import DirectTransport, Exchange, T
+from eosdb.client.transport import DirectTransport
 from eosdb.model.failpoints import Failpoint, watched
 from eosdb.model.requests import Request
+from eosdb.model.threads import Fate
 
 pytestmark = pytest.mark.crash
 
@@ -59,10 +60,12 @@ class MortalTransport(DirectTransport):
 
     is_dead = False
 
-    def submit(self, request: Request[T]) -> Exchange[T]:
+    def ask(
+        self, requests: Sequence[Request[Any]], *, sync: bool = True, fate: Fate | None = None
+    ) -> list[Any]:
         if self.is_dead:
             raise Killed
-        return super().submit(request)
+        return super().ask(requests, sync=sync, fate=fate)
 
 
 def fill(path: Path, count: int) -> None:

@@ -25,7 +25,7 @@ from tests.inside import writer
 START_MS = 1_700_000_000_000
 TPS = [TopicPartition("t", i) for i in range(3)]
 COMPACTED = TopicPartition("c", 0)
-CONFIG = eosdb.BrokerConfig(transaction_version=1, history_retention_ms=0)
+CONFIG = eosdb.BrokerConfig(history_retention_ms=0)
 GRAIN = 100
 """SQLite instructions between two looks at the count."""
 

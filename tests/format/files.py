@@ -24,6 +24,7 @@ from eosdb.log import partition_rows, retention
 from eosdb.model.failpoints import Failpoint, watched
 from eosdb.model.requests import ConsumerGroupHeartbeat
 from eosdb.store.writing.unit import Unit
+from tests.classic import transactional
 from tests.maintenance import everything
 from tests.requests import skip_to_epoch
 from tests.simulation.run import Settings, run
@@ -65,8 +66,8 @@ def shapes(folder: Path) -> Iterator[Path]:
     yield (path := folder / "empty.db")
     eosdb.connect(path).close()
     yield (path := folder / "sides.db")
-    with opened(path, ManualClock(START_MS), transaction_version=1) as db:
-        from_all_sides(db)
+    with opened(path, ManualClock(START_MS)) as db:
+        from_all_sides(db, version=1)
         db.publish_copy(folder / "published.db")
     yield folder / "published.db"
     yield (path := folder / "baseline.db")
@@ -85,19 +86,18 @@ def shapes(folder: Path) -> Iterator[Path]:
         from_all_sides(db)
     yield (path := folder / "decided.db")
     left_between_two_steps(path)
-    for seed, version in ((2, 2), (3, 1), (10, 2)):
-        yield from simulated(folder, seed, version)
+    for seed in (2, 3, 10):
+        yield from simulated(folder, seed)
 
 
-def from_all_sides(db: eosdb.Database, name: str = "t") -> None:
+def from_all_sides(db: eosdb.Database, name: str = "t", *, version: int = 2) -> None:
     """Transactions over partitions and groups, aborted, open, cut by retention and overtaken; topics
     that were deleted, made again and widened; text that is not ASCII."""
     clock, tps = db.clock, [TopicPartition(name, i) for i in range(2)]
     assert isinstance(clock, ManualClock)
     db.admin.create_topic(name, 2, {"retention.ms": -1})
     db.admin.create_topic(f"{name}-gone", config={"message.timestamp.type": "LogAppendTime"})
-    producer = db.producer(transactional_id=f"{name}-ends")
-    producer.init_transactions()
+    producer = transactional(db, f"{name}-ends", version)
     for i in range(8):
         producer.begin_transaction()
         for tp in tps:
@@ -213,9 +213,9 @@ class Kept(World):
             connection.execute("VACUUM INTO ?", (str(target),))
 
 
-def simulated(folder: Path, seed: int, version: int) -> Iterator[Path]:
+def simulated(folder: Path, seed: int) -> Iterator[Path]:
     Kept.target = folder / f"simulated-{seed}.db"
     with mock.patch.dict(run.__globals__, World=Kept):
-        result = run(Settings(seed, Kept.steps, transaction_version=version))
+        result = run(Settings(seed, Kept.steps))
     assert result.violation is None, result.violation
     yield from sorted(folder.glob(f"simulated-{seed}*.db"))

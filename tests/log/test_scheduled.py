@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb import BrokerConfig, ManualClock, ProducerRecord, Record, RecordBatch, TopicPartition
+from eosdb import ManualClock, ProducerRecord, Record, RecordBatch, TopicPartition
 from eosdb.errors import (
     InvalidTimestampError,
     UnknownTopicOrPartitionError,
 )
 from eosdb.log import scheduled
+from tests.classic import transactional
 from tests.log.scheduling import DAY, SECOND, WAYS, Send, by_publish, by_send, values, waiting
 
 
@@ -157,11 +158,9 @@ def test_a_fenced_producer_schedules_nothing(db: eosdb.Database) -> None:
 
 
 def test_version_1_of_transactions_schedules_alike(tmp_path: Path, clock: ManualClock) -> None:
-    config = BrokerConfig(transaction_version=1)
-    with eosdb.connect(tmp_path / "classic.db", clock=clock, config=config) as db:
+    with eosdb.connect(tmp_path / "classic.db", clock=clock) as db:
         db.admin.create_topic("t")
-        producer = db.producer(transactional_id="p")
-        producer.init_transactions()
+        producer = transactional(db, "p", version=1)
         for value in ("a", "b"):
             with producer.transaction():
                 producer.send("t", value, deliver_at=1)

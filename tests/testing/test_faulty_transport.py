@@ -3,11 +3,12 @@ same seed does the same."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
-from eosdb.client.transport import Exchange
 from eosdb.errors import NetworkExceptionError
 from eosdb.model.requests import Offsets, Produce
 from eosdb.testing import FaultyTransport
@@ -20,78 +21,90 @@ def _topic(db: eosdb.Database) -> None:
     db.admin.create_topic("t")
 
 
-def send(
-    network: FaultyTransport, value: bytes
-) -> Exchange[dict[TopicPartition, eosdb.ProduceResult]]:
-    batch = RecordBatch([Record(value=value)])
-    return network.submit(Produce({TP: batch}))
+def send(network: FaultyTransport, value: bytes) -> Any:
+    (answer,) = network.ask([Produce({TP: RecordBatch([Record(value=value)])})])
+    return answer
 
 
 def values(db: eosdb.Database) -> list[bytes | None]:
     return [record.value for record in db.broker.fetch(TP, 0).records]
 
 
-def test_without_faults_the_answer_is_there_at_once(db: eosdb.Database) -> None:
-    exchange = send(FaultyTransport(db.broker), b"v")
-    assert exchange.done
-    assert exchange.answer[TP].base_offset == 0
+def test_without_faults_the_broker_answers(db: eosdb.Database) -> None:
+    assert send(FaultyTransport(db.broker), b"v")[TP].base_offset == 0
+
+
+def test_each_request_of_a_call_has_its_answer(db: eosdb.Database) -> None:
+    requests = [Produce({TP: RecordBatch([Record(value=b"%d" % i)])}) for i in range(3)]
+    answers = FaultyTransport(db.broker).ask(requests)
+    assert [answer[TP].base_offset for answer in answers] == [0, 1, 2]
 
 
 def test_a_lost_request_is_not_carried_out(db: eosdb.Database) -> None:
-    exchange = send(FaultyTransport(db.broker, lose_request=1), b"v")
-    assert isinstance(exchange.error, NetworkExceptionError)
+    assert isinstance(send(FaultyTransport(db.broker, lose_request=1), b"v"), NetworkExceptionError)
     assert values(db) == []
 
 
 def test_a_request_whose_answer_is_lost_was_carried_out(db: eosdb.Database) -> None:
-    exchange = send(FaultyTransport(db.broker, lose_response=1), b"v")
-    assert isinstance(exchange.error, NetworkExceptionError)
+    network = FaultyTransport(db.broker, lose_response=1)
+    assert isinstance(send(network, b"v"), NetworkExceptionError)
     assert values(db) == [b"v"]
 
 
-def test_a_silent_loss_is_never_answered(db: eosdb.Database, clock: ManualClock) -> None:
+def test_a_silent_loss_is_noticed_by_the_time_out(db: eosdb.Database, clock: ManualClock) -> None:
     network = FaultyTransport(db.broker, lose_response=1, silent=1)
-    exchange = send(network, b"v")
-    clock.advance(10**9)
-    assert network.poll() is None
-    assert not exchange.done
+    network.request_timeout_ms = 700
+    before = clock.monotonic_ms()
+    assert isinstance(send(network, b"v"), NetworkExceptionError)
+    assert clock.monotonic_ms() - before == 700
 
 
 def test_a_repeated_request_arrives_later(db: eosdb.Database, clock: ManualClock) -> None:
     network = FaultyTransport(db.broker, duplicate=1)
     send(network, b"v")
+    network.deliver_due()
     assert values(db) == [b"v"]
-    wait = network.poll()
-    assert wait is not None
-    clock.advance(wait)
-    assert network.poll() is None
+    clock.advance(10)
+    network.deliver_due()
     assert values(db) == [b"v", b"v"]
+    assert network.deliver_all() == 0
 
 
-def test_requests_overtake_each_other(db: eosdb.Database, clock: ManualClock) -> None:
+def test_a_reordered_request_is_lost_for_its_client_and_arrives_behind_later_ones(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
     network = FaultyTransport(db.broker, seed=4, reorder=0.5)
-    for i in range(20):
-        send(network, b"%02d" % i)
+    answers = [send(network, b"%02d" % i) for i in range(20)]
     clock.advance(1_000)
-    network.poll()
+    network.deliver_due()
     assert values(db) != sorted(values(db), key=lambda value: value or b"")
     assert sorted(filter(None, values(db))) == [b"%02d" % i for i in range(20)]
+    late = sum(isinstance(answer, NetworkExceptionError) for answer in answers)
+    assert late == network.counts["reorder"] > 3
 
 
 def test_each_way_takes_its_time(db: eosdb.Database, clock: ManualClock) -> None:
+    before = clock.monotonic_ms()
+    send(FaultyTransport(db.broker, delay_ms=(100, 100)), b"v")
+    assert clock.monotonic_ms() - before == 200
+
+
+def test_a_request_that_takes_longer_than_the_time_out_arrives_all_the_same(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
     network = FaultyTransport(db.broker, delay_ms=(100, 100))
-    exchange = send(network, b"v")
-    clock.advance(99)
-    assert (network.poll(), values(db)) == (1, [])
-    clock.advance(1)
-    assert (network.poll(), values(db), exchange.done) == (100, [b"v"], False)
-    clock.advance(100)
-    assert (network.poll(), exchange.done) == (None, True)
+    network.request_timeout_ms = 60
+    before = clock.monotonic_ms()
+    assert isinstance(send(network, b"v"), NetworkExceptionError)
+    assert (clock.monotonic_ms() - before, values(db)) == (60, [])
+    clock.advance(40)
+    network.deliver_due()
+    assert values(db) == [b"v"]
 
 
 def test_only_what_is_named_is_hit(db: eosdb.Database) -> None:
     network = FaultyTransport(db.broker, lose_request=1, only=("end_txn",))
-    assert send(network, b"v").answer[TP].base_offset == 0
+    assert send(network, b"v")[TP].base_offset == 0
 
 
 def test_the_same_seed_does_the_same(db: eosdb.Database, clock: ManualClock) -> None:
@@ -108,9 +121,8 @@ def test_the_same_seed_does_the_same(db: eosdb.Database, clock: ManualClock) -> 
 
 
 def test_what_the_broker_refuses_arrives_as_its_answer(db: eosdb.Database) -> None:
-    network = FaultyTransport(db.broker)
-    exchange = network.submit(Offsets(TopicPartition("no", 0)))
-    assert isinstance(exchange.error, eosdb.UnknownTopicOrPartitionError)
+    (answer,) = FaultyTransport(db.broker).ask([Offsets(TopicPartition("no", 0))])
+    assert isinstance(answer, eosdb.UnknownTopicOrPartitionError)
 
 
 @pytest.mark.parametrize(

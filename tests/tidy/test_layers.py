@@ -166,7 +166,6 @@ PURE = {
     "eosdb.model.assignors",
     "eosdb.model.protocol.linear_regex",
     "eosdb.model.records.partitioner",
-    "eosdb.client.producer.completion",
     "eosdb.client.producer.state",
 }
 

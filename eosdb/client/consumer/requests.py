@@ -38,7 +38,6 @@ class ConsumerRequests:
                     self.transport,
                     self.clock,
                     request,
-                    request_timeout_ms=self.settings.request_timeout_ms,
                     retry_backoff_ms=self.settings.retry_backoff_ms,
                     timeout_ms=self.settings.default_api_timeout_ms,
                 )

@@ -69,7 +69,7 @@ class ConsumerSettings:
     heartbeat_interval_ms: int = 3_000
     """The time between heartbeats, in ms. Must be below `session_timeout_ms`."""
     request_timeout_ms: int = 30_000
-    """How long one request waits for its response, in ms."""
+    """Checked, without effect: how long a call takes is its transport's."""
     retry_backoff_ms: int = 100
     """The pause before a request is sent again, in ms."""
     default_api_timeout_ms: int = 60_000

@@ -9,12 +9,11 @@ from typing import Final, Generic, Required, TypedDict
 
 from eosdb.client.consumer.settings import ConsumerConfig
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
-from eosdb.client.transport import Transport
+from eosdb.client.transport import LocalBroker, Transport
 from eosdb.errors import ConfigError
 from eosdb.model.config import INT32_MAX, checked_settings
 from eosdb.model.records.failure_headers import POSTPONED
 from eosdb.model.records.serializing import Deserializer, Serializer
-from eosdb.model.requests import AnyBroker
 from eosdb.model.validation import check_whole
 from eosdb.model.values import ConsumerRecord, MadeKey, MadeValue
 
@@ -48,7 +47,7 @@ class ProcessConfig(ProcessorConfig[MadeKey, MadeValue], total=False):
 
     group_id: Required[str]
     transactional_id: str | None
-    transport: Transport | AnyBroker | None
+    transport: Transport | LocalBroker | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Batches of unsent records by partition, and the futures of the records.
 
 There is one object per batch, and a small one per record (its future). A batch gets its producer id,
-epoch and sequence when it is first sent. A batch that has to be sent again returns to its place by
-sequence, before all batches without one (Kafka: RecordAccumulator, ProducerBatch).
+epoch and sequence when it is first sent. A batch that has to be sent again returns to the front of its
+queue (Kafka: RecordAccumulator, ProducerBatch).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ProducerBatch:
 
     __slots__ = (
         "attempts", "callbacks", "created_ms", "drive", "error", "identity", "in_doubt", "is_filling",
-        "is_sent", "parts", "records", "result", "retry_at_ms", "serial", "size", "tp",
+        "parts", "records", "result", "retry_at_ms", "serial", "size", "tp",
     )  # fmt: skip
 
     def __init__(self, tp: TopicPartition, created_ms: int, drive: Drive) -> None:
@@ -67,8 +67,6 @@ class ProducerBatch:
         self.attempts = 0
         self.in_doubt = False
         """Whether an attempt got no response, so that the records may be stored."""
-        self.is_sent = False
-        """Whether the batch is in flight."""
         self.retry_at_ms = 0
 
     def append(
@@ -95,10 +93,6 @@ class ProducerBatch:
             raise
         self.size += size
         return future
-
-    @property
-    def next_serial(self) -> int:
-        return self.serial + len(self.records)
 
     @property
     def done(self) -> bool:
@@ -130,8 +124,6 @@ class ProducerBatch:
             half.records = self.records[begin:end]
             half.size = self.size * (end - begin) // len(self.records)
             half.attempts = self.attempts
-            if self.identity is not None:
-                half.identity, half.serial = self.identity, self.serial + begin
         self.parts = halves
         for future, call in self.callbacks:
             future.place()[0].callbacks.append((future, call))
@@ -262,7 +254,7 @@ class ProduceFuture(Future[RecordMetadata]):
 
 
 class RecordAccumulator:
-    """The batches that wait to be sent, by partition: those with a sequence first, then by age."""
+    """The batches that wait to be sent, by partition, in the order in which they are sent."""
 
     def __init__(self, batch_size: int, most_bytes: int) -> None:
         self.batch_size: Final = batch_size
@@ -289,19 +281,13 @@ class RecordAccumulator:
 
     def take_first(self, tp: TopicPartition) -> ProducerBatch:
         batch = self._waiting[tp].popleft()
-        batch.is_filling = False
         self.buffered_bytes -= batch.size
         return batch
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Return a batch to its place in the queue: by sequence, before batches without one."""
-        queue = self._waiting.setdefault(batch.tp, deque())
+        """Return a batch to the front of its queue."""
+        self._waiting.setdefault(batch.tp, deque()).appendleft(batch)
         self.buffered_bytes += batch.size
-        place = 0
-        if batch.serial >= 0:
-            while place < len(queue) and 0 <= queue[place].serial < batch.serial:
-                place += 1
-        queue.insert(place, batch)
 
     def remove(self, batch: ProducerBatch) -> None:
         queue = self._waiting.get(batch.tp)

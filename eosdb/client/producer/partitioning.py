@@ -161,7 +161,6 @@ class PartitionChooser:
             self._transport,
             self.clock,
             Topic(topic),
-            request_timeout_ms=self.settings.request_timeout_ms,
             retry_backoff_ms=self.settings.retry_backoff_ms,
             timeout_ms=self.settings.max_block_ms,
         ).partitions

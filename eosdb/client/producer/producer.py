@@ -387,7 +387,7 @@ class Producer(Closeable):
                         self._transactions.close()
                     else:
                         self._driver.flush(self._settings.delivery_timeout_ms)
-                self._sender.drop_all(
+                self._sender.drop_waiting(
                     TransactionAbortableError(
                         "the producer was closed before the record was stored"
                     )

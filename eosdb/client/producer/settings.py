@@ -57,12 +57,12 @@ class ProducerSettings:
     enable_idempotence: bool = True
     """Whether a batch that is sent twice is stored once."""
     acks: str | int = "all"
-    """Kafka's "all" (or -1), 1 or 0. There is one replica, so 1 is the same as "all"; with 0 the producer
-    does not wait for a response. Idempotence needs "all"."""
+    """Kafka's "all" (or -1), 1 or 0. There is one replica, so 1 is the same as "all"; with 0 a lost answer
+    is not missed. Idempotence needs "all"."""
     retries: int = INT32_MAX
     """How many times a batch is sent again after retriable errors."""
     max_in_flight_requests_per_connection: int = 5
-    """The most requests in flight; at most 5 with idempotence."""
+    """Checked, without effect: the producer waits for each answer. At most 5 with idempotence."""
     batch_size: int = 16_384
     """The maximum size of a batch in bytes, unless a single record is larger. Without a `transport`,
     batches may be larger."""
@@ -70,7 +70,7 @@ class ProducerSettings:
     """The time, in ms, after which a record that is not stored fails. At least `linger_ms` +
     `request_timeout_ms`."""
     request_timeout_ms: int = 30_000
-    """How long one request waits for its response, in ms, before it is sent again."""
+    """The time limit that a produce request names, in ms. How long a call takes is its transport's."""
     retry_backoff_ms: int = 100
     """The pause before a request is sent again, in ms."""
     max_block_ms: int = 60_000

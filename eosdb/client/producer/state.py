@@ -1,32 +1,56 @@
-"""A producer's state: its identity, its transaction, its sequences, and the effect of errors.
+"""The states of a producer, of its partitions' sequences, and of its batches. No requests are made here.
+
+How a batch moves. It is in the accumulator's queue of its partition (waiting), or in the sender's hand
+while the broker is asked, or it is done. `Batches` makes every step but the first and `drain`:
+
+| from | step | to |
+| --- | --- | --- |
+| – | `Producer.send` fills it | waiting, without a sequence |
+| waiting | the sender drains it; `assign` gives it a sequence | in hand |
+| in hand | stored, or a duplicate | done, with its result |
+| in hand | no answer, or an error that may pass | waiting, first, with the same sequence |
+| in hand | too large | its halves are waiting, without a sequence |
+| in hand | the partition does not know the producer (no transactional id) | waiting, for a new epoch |
+| in hand | not carried out, behind one that was not stored | waiting, first, without a sequence |
+| in hand | any other error | done, with the error |
+| waiting | `delivery_timeout_ms` ends, or the transaction, or the producer | done, with an error |
+
+A batch with a sequence may be stored, so it is never sent under another sequence (Kafka: KIP-360). If it
+fails, a producer without a transactional id goes on in a new epoch; in a transaction only an abort is left.
 
 An illegal call raises IllegalStateError and leaves the state unchanged; an error of a request changes it.
 After an abortable error the transaction can only be aborted. After a fatal error every call raises that
-error again. No requests are made here.
-
-Sequences are counted as *serials*, which keep counting where the wire's int32 wraps to 0 (Kafka:
-TxnPartitionEntry and the sequence half of TransactionManager).
+error again. The rules are Kafka's (TransactionManager, TxnPartitionEntry, Sender.completeBatch).
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final
 
-from eosdb.client.answers import Kind, is_abortable, is_fatal, may_be_repeated
-from eosdb.client.producer.accumulator import ProducerBatch
+from eosdb.client.answers import Kind, is_abortable, is_fatal, is_lost, may_be_repeated
+from eosdb.client.producer.accumulator import ProducerBatch, RecordAccumulator
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.errors import (
+    DuplicateSequenceNumberError,
     EosdbError,
     IllegalStateError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
+    MessageTooLargeError,
+    OutOfOrderSequenceNumberError,
     ProducerFencedError,
+    RequestTimedOutError,
+    UnknownProducerIdError,
+    in_doubt,
     is_refused_by_file,
 )
+from eosdb.model.metrics import Metrics
 from eosdb.model.notices import catalog
-from eosdb.model.requests import EndTxn, InitProducerId
-from eosdb.model.values import CLASSIC, ProducerIdAndEpoch, TopicPartition
+from eosdb.model.requests import EndTxn, InitProducerId, Produce
+from eosdb.model.values import ProduceResult, ProducerIdAndEpoch, TopicPartition
 
 
 class ClientState(Enum):
@@ -81,117 +105,34 @@ LAST_LOCAL_EPOCH: Final = 2**15 - 1
 """After this epoch an idempotent producer needs a new producer id (KIP-360)."""
 
 
-_KNOWN_FOR_MS: Final = 10_000
-"""After a response, the partition is assumed to know the producer for this time; far below any sensible
-producer.id.expiration.ms."""
+class Sequences:
+    """One partition's sequences under one producer id and epoch. They are counted as *serials*, which keep
+    counting where the wire's int32 wraps to 0."""
 
-
-class PartitionProgress:
-    """One partition's sequences under one producer id and epoch."""
-
-    __slots__ = (
-        "_known_ms",
-        "acknowledged",
-        "identity",
-        "in_doubt",
-        "next_serial",
-        "unacknowledged",
-    )
+    __slots__ = ("identity", "is_broken", "next_serial")
 
     def __init__(self) -> None:
         self.identity: ProducerIdAndEpoch | None = None
         self.next_serial = 0
-        self.acknowledged = 0
-        """The serial after the last acknowledged serial."""
-        self.unacknowledged: list[ProducerBatch] = []
-        """Batches with a sequence and no definite response, in the order of their sequences."""
-        self.in_doubt = False
-        """Whether a batch was given up that may be stored."""
-        self._known_ms: int | None = None
-        """The last response that shows that the partition knows this identity."""
-
-    @property
-    def is_unresolved(self) -> bool:
-        """Whether assigned sequences are neither acknowledged nor part of a pending batch."""
-        first = self.unacknowledged[0].serial if self.unacknowledged else self.next_serial
-        return self.acknowledged < first
-
-    def admits_new(
-        self,
-        identity: ProducerIdAndEpoch,
-        max_in_flight: int,
-        now_ms: int,
-        *,
-        in_order: bool = False,
-    ) -> bool:
-        """Whether one more batch may get a sequence now. Any number may be in flight if no request can
-        overtake another (`in_order`), otherwise at most `max_in_flight`. The first batch must then be
-        alone: a partition that does not know the producer accepts any sequence as its first."""
-        if not self.unacknowledged:
-            return not (self.is_unresolved and self.identity == identity)
-        return (
-            self.identity == identity
-            and not self.is_unresolved
-            and (in_order or (self._is_known(now_ms) and len(self.unacknowledged) < max_in_flight))
-        )
-
-    def _is_known(self, now_ms: int) -> bool:
-        return self._known_ms is not None and now_ms - self._known_ms < _KNOWN_FOR_MS
+        self.is_broken = False
+        """Whether a batch with a sequence has failed: the next sequence needs a new epoch."""
 
     def assign(self, batch: ProducerBatch, identity: ProducerIdAndEpoch) -> None:
+        """Give the batch the next sequences of this identity; the first ones if it is new."""
         if self.identity != identity:
-            self.start_over(identity)
-        serial, unacknowledged = self.next_serial, self.unacknowledged
+            self.identity, self.next_serial, self.is_broken = identity, 0, False
+        serial = self.next_serial
         after = serial + len(batch.records)
         # The next lines call nothing, so no signal can separate the changes (decisions/0018).
         batch.identity, batch.serial = identity, serial
         self.next_serial = after
-        unacknowledged += (batch,)
-
-    def start_over(self, identity: ProducerIdAndEpoch) -> None:
-        """Restart at sequence 0 under a new identity."""
-        self.identity = identity
-        self.next_serial = self.acknowledged = 0
-        self.in_doubt = False
-        self._known_ms = None
 
     def take_back(self, batch: ProducerBatch) -> None:
-        """Take back the last sequences from a batch that was not sent."""
-        self.drop(batch)
-        self.next_serial = batch.serial
-        batch.identity, batch.serial = None, -1
-
-    def rewrite(self, identity: ProducerIdAndEpoch) -> None:
-        """Assign new sequences under a new identity to all unacknowledged batches, in order."""
-        batches, self.unacknowledged = self.unacknowledged, []
-        self.start_over(identity)
-        for batch in batches:
-            self.assign(batch, identity)
-
-    def is_first(self, batch: ProducerBatch) -> bool:
-        return bool(self.unacknowledged) and self.unacknowledged[0] is batch
-
-    def acknowledge(self, batch: ProducerBatch, now_ms: int) -> None:
-        """Mark the batch as stored, and with it all earlier sequences."""
-        if batch.identity == self.identity:
-            self.acknowledged = max(self.acknowledged, batch.next_serial)
-            self._known_ms = now_ms
-        self.drop(batch)
-
-    def drop(self, batch: ProducerBatch) -> None:
-        if batch in self.unacknowledged:
-            self.unacknowledged.remove(batch)
-
-    def restore(self, batch: ProducerBatch) -> None:
-        """Return the batch to its place among the unacknowledged ones."""
-        if batch not in self.unacknowledged and batch.identity == self.identity:
-            self.unacknowledged.append(batch)
-            self.unacknowledged.sort(key=lambda waiting: waiting.serial)
-
-    def replace(self, batch: ProducerBatch, parts: tuple[ProducerBatch, ProducerBatch]) -> None:
-        """Replace a batch by its two halves."""
-        at = self.unacknowledged.index(batch)
-        self.unacknowledged[at : at + 1] = parts
+        """Take back the sequences of a batch that is not stored, and of those behind it."""
+        if batch.identity is not None:
+            if batch.identity == self.identity:
+                self.next_serial = min(self.next_serial, batch.serial)
+            batch.identity, batch.serial = None, -1
 
 
 class TransactionManager:
@@ -203,23 +144,15 @@ class TransactionManager:
         self.state = UNINITIALIZED
         self.identity: ProducerIdAndEpoch | None = None
         self.error: EosdbError | None = None
-        self.version = CLASSIC
-        """The transaction version; looked up when a transaction begins, so that it cannot change during
-        one."""
-        self.partitions: set[TopicPartition] = set()
-        """The partitions that the coordinator has added to the transaction (version 1)."""
-        self.groups: set[str] = set()
         self.may_have_begun = False
         """Whether records or offsets were accepted, which begin the transaction at the coordinator when
-        they arrive (version 2)."""
+        they arrive."""
         self.sent = self.refused = 0
         """The transaction's requests with records or offsets, and how many of them the file has refused."""
-        self.number = 0
-        """The transactions that have ended under this identity (version 1)."""
         self.needs_new_epoch = False
         """Whether the producer must request a new epoch before the next transaction."""
         self._is_fencing_told = False
-        self._progress: dict[TopicPartition, PartitionProgress] = {}
+        self._sequences: dict[TopicPartition, Sequences] = {}
 
     def transition(self, state: ClientState) -> None:
         """Enter the state. Raises IllegalStateError for an illegal transition."""
@@ -272,39 +205,22 @@ class TransactionManager:
     @property
     def has_begun(self) -> bool:
         """Whether the coordinator may have an open transaction of this producer."""
-        is_refused = 0 < self.sent == self.refused
-        may_have_arrived = self.may_have_begun and not is_refused and self.version > CLASSIC
-        return bool(self.partitions or self.groups or may_have_arrived)
+        return self.may_have_begun and not 0 < self.sent == self.refused
 
     def answered(self, error: EosdbError) -> None:
         """Note the error of a request with records or offsets."""
         self.refused += is_refused_by_file(error) and error.outcome == "not written"
 
-    def initialized(self, identity: ProducerIdAndEpoch) -> None:
-        """Take over the identity from the coordinator; if it is new, sequences restart."""
-        if identity != self.identity and self.transactional_id is not None:
-            self._progress.clear()
-        self.identity = identity
-
-    def begun(self, version: int) -> None:
-        """Begin a transaction, so far only on the client."""
-        self.transition(IN_TRANSACTION)
-        self.version = version
-
     def ended(self, identity: ProducerIdAndEpoch) -> None:
         """End the transaction; `identity` is for the next one. Tokens name the identity, and the
         coordinator does not know an empty transaction; so the next one then needs a new epoch."""
         self.check_transition(READY)
-        unchanged = identity == self.identity
-        needs_new_epoch = unchanged and not self.has_begun
-        if not unchanged and self.transactional_id is not None:
-            self._progress.clear()
-        partitions, groups = set[TopicPartition](), set[str]()
+        needs_new_epoch = identity == self.identity
+        if self.transactional_id is not None:
+            self._sequences.clear()
         # The next lines call nothing, so no signal can separate the changes (decisions/0018).
-        self.number = self.number + 1 if unchanged else 0
         self.needs_new_epoch = needs_new_epoch
         self.identity = identity
-        self.partitions, self.groups = partitions, groups
         self.may_have_begun = False
         self.sent = self.refused = 0
         self.error = None
@@ -338,21 +254,20 @@ class TransactionManager:
             self.state, self.error = FATAL_ERROR, error
         elif initializing:
             self.state = UNINITIALIZED
-        elif self.transactional_id is not None and is_abortable(error, kind):
-            self.needs_new_epoch |= self.version == CLASSIC
-            if self.state in LEGAL_PREVIOUS[ABORTABLE_ERROR]:
-                if self.state is not ABORTABLE_ERROR:
-                    self.error = error
-                self.state = ABORTABLE_ERROR
+        elif (
+            self.transactional_id is not None
+            and is_abortable(error, kind)
+            and self.state in LEGAL_PREVIOUS[ABORTABLE_ERROR]
+        ):
+            if self.state is not ABORTABLE_ERROR:
+                self.error = error
+            self.state = ABORTABLE_ERROR
 
-    def progress(self, tp: TopicPartition) -> PartitionProgress:
-        progress = self._progress.get(tp)
-        if progress is None:
-            progress = self._progress[tp] = PartitionProgress()
-        return progress
-
-    def partitions_in_progress(self) -> list[tuple[TopicPartition, PartitionProgress]]:
-        return list(self._progress.items())
+    def sequences(self, tp: TopicPartition) -> Sequences:
+        found = self._sequences.get(tp)
+        if found is None:
+            found = self._sequences[tp] = Sequences()
+        return found
 
     def next_local_epoch(self) -> ProducerIdAndEpoch | None:
         """Return the identity with the next epoch (KIP-360); None if the epochs are used up."""
@@ -361,3 +276,178 @@ class TransactionManager:
         if epoch >= LAST_LOCAL_EPOCH:
             return None
         return ProducerIdAndEpoch(producer_id, epoch + 1)
+
+
+class Batches:
+    """Moves batches from the sender's hand to their next state, and completes waiting ones."""
+
+    def __init__(
+        self, manager: TransactionManager, accumulator: RecordAccumulator, metrics: Metrics
+    ) -> None:
+        self._settings = manager.settings
+        self._manager = manager
+        self._accumulator = accumulator
+        self._metrics = metrics
+        self._acks_0 = str(manager.settings.acks).strip() == "0"
+        """Whether a lost answer is not missed."""
+        self._finished: deque[ProducerBatch] = deque()
+        """The batches whose callbacks are due."""
+        self._expires_ms = 0
+        """The earliest time (monotonic ms) at which a batch can exceed delivery_timeout_ms."""
+
+    def call_back(self) -> bool:
+        """Call the delivery callbacks of finished batches, once all states are final. Returns whether
+        there were any."""
+        are_any = bool(self._finished)
+        while self._finished:
+            self._finished[0].call_back()
+            self._finished.popleft()
+        return are_any
+
+    def assign(self, batch: ProducerBatch, identity: ProducerIdAndEpoch) -> bool:
+        """Give the batch its sequences. Returns False if they need a new epoch and the last one is used."""
+        sequences = self._manager.sequences(batch.tp)
+        if sequences.is_broken and sequences.identity == identity:
+            following = self._manager.next_local_epoch()
+            self._manager.identity = following
+            self._metrics.count("epoch-bump")
+            if following is None:
+                return False
+            identity = following
+        sequences.assign(batch, identity)
+        return True
+
+    def answered(
+        self, asked: Sequence[tuple[ProducerBatch, ProduceResult | EosdbError]], now_ms: int
+    ) -> None:
+        """Handle the answers of one call, in the order of its batches. A partition may have several: behind
+        one that was not stored, the others are out of order."""
+        missed: list[tuple[ProducerBatch, EosdbError]] = []
+        firsts: dict[TopicPartition, ProducerBatch] = {}
+        for batch, answer in asked:
+            error = answer if isinstance(answer, EosdbError) else answer.error
+            if isinstance(answer, ProduceResult) and error is None:
+                self._stored(batch, answer)
+            elif isinstance(error, DuplicateSequenceNumberError) or (
+                is_lost(error) and self._acks_0
+            ):
+                self._stored(batch, ProduceResult(duplicate=not is_lost(error)))
+            elif error is not None:
+                if isinstance(answer, ProduceResult):
+                    self._metrics.error(error)
+                firsts.setdefault(batch.tp, batch)
+                missed.append((batch, error))
+        for batch, error in reversed(missed):
+            if batch.done:
+                continue
+            if isinstance(error, OutOfOrderSequenceNumberError) and firsts[batch.tp] is not batch:
+                self.take_back(batch)
+            else:
+                self._not_stored(batch, error, now_ms)
+
+    def _stored(self, batch: ProducerBatch, result: ProduceResult) -> None:
+        if batch.done:
+            return
+        count = len(batch.records)
+        self._metrics.record(
+            {
+                "record-send": count,
+                "byte": batch.size,
+                "batch": 1,
+                "duplicate-batches": result.duplicate,
+            },
+            {"batch-size": batch.size, "records-per-batch": count},
+        )
+        batch.result = result
+        if batch.callbacks:
+            self._finished.append(batch)
+
+    def _not_stored(self, batch: ProducerBatch, error: EosdbError, now_ms: int) -> None:
+        batch.in_doubt |= is_lost(error)
+        renews = (
+            batch.identity is not None
+            and self._manager.transactional_id is None
+            and isinstance(error, (UnknownProducerIdError, InvalidProducerEpochError))
+        )
+        if renews or is_lost(error) or may_be_repeated(error):
+            if batch.attempts > self._settings.retries:
+                self._fail(batch, error)
+                return
+            if renews:  # The broker accepts the batch only under a new producer epoch.
+                self._manager.sequences(batch.tp).is_broken = True
+                batch.identity, batch.serial = None, -1
+            batch.retry_at_ms = now_ms + self._settings.retry_backoff_ms
+            self._accumulator.put_back(batch)
+        elif isinstance(error, MessageTooLargeError) and len(batch.records) > 1:
+            self._split(batch)
+        else:
+            self._fail(batch, error)
+
+    def _split(self, batch: ProducerBatch) -> None:
+        """Replace a batch that is too large with its halves."""
+        self._accumulator.most_bytes = self._settings.batch_size
+        self._manager.sequences(batch.tp).take_back(batch)
+        for half in reversed(batch.split()):
+            self._accumulator.put_back(half)
+
+    def take_back(self, batch: ProducerBatch) -> None:
+        """Return a batch to the waiting ones as if it had not been sent: it was not carried out."""
+        self._manager.sequences(batch.tp).take_back(batch)
+        batch.attempts = 0
+        self._accumulator.put_back(batch)
+
+    def _fail(self, batch: ProducerBatch, error: EosdbError) -> None:
+        self._manager.failed(error, Produce)
+        self.give_up(batch, error)
+
+    def give_up(self, batch: ProducerBatch, error: EosdbError) -> None:
+        """Fail the batch; whether it is stored may be unknown."""
+        if batch.in_doubt:
+            in_doubt(error)
+        if batch.identity is not None:
+            self._manager.sequences(batch.tp).is_broken = True
+        batch.error = (
+            error  # Set before the rest: after an interrupt, futures already have the error.
+        )
+        self._accumulator.remove(batch)
+        self._metrics.count("record-error", len(batch.records))
+        self._metrics.error(error)
+        if batch.callbacks:
+            self._finished.append(batch)
+
+    def expire(self, now_ms: int) -> None:
+        """Fail the batches that were not stored within delivery_timeout_ms."""
+        if now_ms < self._expires_ms:
+            return
+        limit = self._settings.delivery_timeout_ms
+        batches = self._accumulator.waiting()
+        self._expires_ms = min([now_ms, *[batch.created_ms for batch in batches]]) + limit
+        for batch in [batch for batch in batches if now_ms - batch.created_ms >= limit]:
+            are = "may or may not be" if batch.in_doubt else "are not"
+            error = RequestTimedOutError(
+                f"{batch.tp}: no answer within delivery_timeout_ms={limit}; the batch's "
+                f"{len(batch.records)} records {are} stored"
+            )
+            error.outcome = "unknown" if batch.in_doubt else "not written"
+            self._fail(batch, error)
+
+    def mend(self, in_hand: Iterable[ProducerBatch]) -> None:
+        """Repair the state after a signal has interrupted a step. Batches in no queue are sent again, as
+        after a lost answer, or finished. Without such batches, nothing changes."""
+        self._accumulator.recount()
+        waiting = self._accumulator.waiting()
+        queued = {id(batch) for batch in waiting}
+        for batch in [*waiting, *reversed([*in_hand])]:
+            self._mend(batch, queued)
+
+    def _mend(self, batch: ProducerBatch, queued: set[int]) -> None:
+        if batch.parts:
+            for part in reversed(batch.parts):
+                self._mend(part, queued)
+        elif batch.done:
+            self._accumulator.remove(batch)
+            if batch.callbacks and batch not in self._finished:
+                self._finished.append(batch)
+        elif id(batch) not in queued:
+            batch.in_doubt = True
+            self._accumulator.put_back(batch)

@@ -1,15 +1,15 @@
 """The transactional half of a producer: the requests that its calls send to the coordinator.
 
 The caller holds the producer's lock. If possible, the commit and a group's offsets share the writer turn
-of the last records (`Sender.flush_before`).
+of the last records (`Sender.ask_with_last`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
 
-from eosdb.client.producer.coordinator_calls import CoordinatorCall
+from eosdb.client.answers import is_lost, may_be_repeated
 from eosdb.client.producer.driver import Driver, timed_out
 from eosdb.client.producer.state import (
     ABORTABLE_ERROR,
@@ -20,17 +20,18 @@ from eosdb.client.producer.state import (
     READY,
     UNINITIALIZED,
 )
-from eosdb.client.transport import Exchange
 from eosdb.errors import (
+    ConcurrentTransactionsError,
     DatabaseLockedError,
     EosdbError,
     IllegalStateError,
     TransactionAbortableError,
+    UnsupportedVersionError,
     in_doubt,
 )
-from eosdb.model import requests
+from eosdb.model.requests import EndTxn, Request, TxnOffsetCommit
 from eosdb.model.values import (
-    CLASSIC,
+    EPOCH_PER_TRANSACTION,
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     ProducerIdAndEpoch,
@@ -38,7 +39,10 @@ from eosdb.model.values import (
     TransactionToken,
 )
 
+T = TypeVar("T")
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
+_CONCURRENT_BACKOFF_MS: Final = 20
+"""The backoff while another transaction of this id is ending, which takes little time."""
 
 
 class ProducerTransactions:
@@ -48,18 +52,20 @@ class ProducerTransactions:
         self._driver = driver
         self._sender = driver.sender
         self._manager = driver.sender.manager
-        self._committed: Exchange[ProducerIdAndEpoch] = Exchange()
-        """The response to the commit, if it was sent with the last records."""
         self._is_in_doubt = False
-        """Whether an earlier `commit` of this transaction ended without learning its outcome."""
-        self._renewal: CoordinatorCall[ProducerIdAndEpoch] | None = None
-        """The pending request for a new epoch after the end of a transaction."""
+        """Whether an earlier EndTxn of this transaction ended without learning its outcome."""
 
     def initialize(self, name: str) -> None:
-        """Initialise the transactional id, or wait for the response to an earlier attempt."""
+        """Initialise the transactional id; again after an attempt that got no answer in time."""
         self._manager.require(name, UNINITIALIZED, INITIALIZING)
-        pending = self._sender.coordinator.pending(requests.InitProducerId)
-        self._wait_for(pending or self._sender.coordinator.initialize(), name)
+        version = self._sender.transport.transaction_version
+        if version < EPOCH_PER_TRANSACTION:
+            raise UnsupportedVersionError(
+                f"{name}: the database offers transaction version {version}, a producer needs "
+                f"{EPOCH_PER_TRANSACTION}; open it with BrokerConfig(transaction_version="
+                f"{EPOCH_PER_TRANSACTION})"
+            )
+        self._until_answered(self._sender.initialize, name)
 
     def begin(self) -> TransactionToken:
         manager = self._manager
@@ -69,34 +75,26 @@ class ProducerTransactions:
             if manager.state in (UNINITIALIZED, INITIALIZING):
                 self.initialize("begin_transaction")
         manager.require("begin_transaction", READY)
-        manager.begun(self._sender.transport.transaction_version)
+        manager.transition(IN_TRANSACTION)
         self._is_in_doubt = False
-        self._committed = Exchange()
+        self._sender.committed = None
         assert manager.transactional_id is not None
-        return TransactionToken(manager.transactional_id, *self._identity(), manager.number)
+        return TransactionToken(manager.transactional_id, *self._identity())
 
     def send_offsets(self, offsets: Offsets, group: ConsumerGroupMetadata) -> None:
-        manager, coordinator = self._manager, self._sender.coordinator
-        manager.require("send_offsets_to_transaction", IN_TRANSACTION)
+        manager, name = self._manager, "send_offsets_to_transaction"
+        manager.require(name, IN_TRANSACTION)
         if not offsets:
             return
-        if manager.version == CLASSIC and group.group_id not in manager.groups:
-            identity, tid = self._identity(), manager.transactional_id
-            assert tid is not None
-            added = coordinator.enqueue(
-                requests.AddOffsetsToTxn(tid, *identity, group.group_id),
-                lambda _: manager.groups.add(group.group_id),
-            )
-            self._wait_for(added, "send_offsets_to_transaction")
         manager.may_have_begun = True
         request = self._offsets_request(offsets, group)
-        answered = Exchange[requests.OffsetErrors]()
-        behind, now_ms = [(request, answered)], self._driver.clock.monotonic_ms()
-        self._sender.flush_before(behind, now_ms, sync=False)
-        if answered.has_answer:
+        answers = self._sender.ask_with_last([request], self._now_ms(), sync=False)
+        if answers and not isinstance(answers[-1], EosdbError):
             return
-        committed = coordinator.enqueue(request, lambda _: None, answered)
-        self._wait_for(committed, "send_offsets_to_transaction")
+        if answers and isinstance(answers[-1], DatabaseLockedError):
+            manager.sent += 1
+            raise self._sender.refused(request, answers[-1])
+        self._until_answered(lambda: self._sender.ask_coordinator(request), name, request)
 
     def commit(
         self, offsets: Offsets | None = None, group: ConsumerGroupMetadata | None = None
@@ -106,7 +104,7 @@ class ProducerTransactions:
         manager.require("commit_transaction", IN_TRANSACTION, COMMITTING_TRANSACTION)
         if manager.state is IN_TRANSACTION:
             self._sender.settle()
-            if not self._is_committed:
+            if self._sender.committed is None:
                 self._commit_with_last_records(offsets, group)
             if manager.error is not None:
                 raise manager.error
@@ -117,18 +115,15 @@ class ProducerTransactions:
         self, offsets: Offsets | None, group: ConsumerGroupMetadata | None
     ) -> None:
         """Commit in one turn if possible; otherwise send everything except EndTxn."""
-        behind: list[tuple[requests.Request[Any], Exchange[Any]]] = []
+        behind: list[Request[Any]] = []
         if offsets and group:
             self._manager.may_have_begun = True
-            request = self._offsets_request(offsets, group)
-            behind.append((request, Exchange()))
-        behind.append((self._end_request(committed=True), self._committed))
-        self._sender.flush_before(behind, self._driver.clock.monotonic_ms(), sync=True)
-        error = self._committed.error
-        if isinstance(error, DatabaseLockedError) and error.outcome == "not written":
-            self._committed = Exchange()
-            raise error
-        if not self._is_committed:
+            behind.append(self._offsets_request(offsets, group))
+        behind.append(self._end_request(committed=True))
+        answers = self._sender.ask_with_last(behind, self._now_ms(), sync=True)
+        if answers and isinstance(answers[-1], DatabaseLockedError):
+            raise answers[-1]
+        if self._sender.committed is None:
             if offsets and group:
                 self.send_offsets(offsets, group)
             self._driver.flush(None)
@@ -138,7 +133,7 @@ class ProducerTransactions:
         states = IN_TRANSACTION, ABORTABLE_ERROR, ABORTING_TRANSACTION
         manager.require("abort_transaction", *states)
         self._sender.settle()
-        if self._is_committed and manager.state is IN_TRANSACTION:
+        if self._sender.committed is not None and manager.state is IN_TRANSACTION:
             manager.transition(COMMITTING_TRANSACTION)
             self._end(committed=True)
             raise IllegalStateError(
@@ -162,11 +157,6 @@ class ProducerTransactions:
             raise manager.error
         self._end(committed=False)
 
-    @property
-    def _is_committed(self) -> bool:
-        """Whether the commit was carried out with the last records."""
-        return self._committed.has_answer
-
     def close(self) -> None:
         """End the open transaction: finish a requested commit, otherwise abort."""
         if self._manager.state is COMMITTING_TRANSACTION:
@@ -176,82 +166,81 @@ class ProducerTransactions:
 
     def _end(self, *, committed: bool) -> None:
         """Have the coordinator end the transaction, if the coordinator knows it."""
-        manager, coordinator = self._manager, self._sender.coordinator
+        manager, sender = self._manager, self._sender
         name = "commit_transaction" if committed else "abort_transaction"
-        self._renewal = None
-        pending = coordinator.pending(requests.EndTxn)
-        if pending is None:
-            if committed and self._is_committed:
-                self._ended(self._committed.answer)
-            elif manager.has_begun:
-                # Use a stored response only once; a second commit sends a new request.
-                answered, self._committed = self._committed, Exchange()
-                pending = coordinator.enqueue(
-                    self._end_request(committed=committed),
-                    self._ended,
-                    answered if committed else None,
-                )
-                pending.unanswered += committed and self._is_in_doubt
-            else:
-                self._ended(self._identity())
-        if pending is not None:
-            try:
-                self._wait_for(pending, name)
-            except EosdbError as error:
-                self._is_in_doubt = error.outcome == "unknown"
-                if manager.state is COMMITTING_TRANSACTION and not self._is_in_doubt:
-                    # Nothing was decided, so the program may abort, and `close` must not commit.
-                    manager.transition(IN_TRANSACTION)
-                raise
-        if self._renewal is not None:
-            self._wait_for(self._renewal, name)
-        self._sender.metrics.count("txn-commit" if committed else "txn-abort")
+        if committed and sender.committed is not None:
+            identity = sender.committed
+        elif manager.has_begun:
+            identity = self._ask_to_end(name, committed=committed)
+        else:
+            identity = self._identity()
+        manager.ended(identity)
+        sender.committed = None
+        sender.metrics.count("txn-commit" if committed else "txn-abort")
 
-    def _offsets_request(
-        self, offsets: Offsets, group: ConsumerGroupMetadata
-    ) -> requests.TxnOffsetCommit:
+    def _ask_to_end(self, name: str, *, committed: bool) -> ProducerIdAndEpoch:
+        manager, request = self._manager, self._end_request(committed=committed)
+        was_in_doubt, self._is_in_doubt = self._is_in_doubt, True
+        try:
+            return self._until_answered(
+                lambda: self._sender.ask_coordinator(request), name, request, was_in_doubt
+            )
+        except EosdbError as error:
+            self._is_in_doubt = error.outcome == "unknown"
+            if manager.state is COMMITTING_TRANSACTION and not self._is_in_doubt:
+                # Nothing was decided, so the program may abort, and `close` must not commit.
+                manager.transition(IN_TRANSACTION)
+            raise
+
+    def _offsets_request(self, offsets: Offsets, group: ConsumerGroupMetadata) -> TxnOffsetCommit:
         assert self._manager.transactional_id is not None
         identity = self._identity()
-        return requests.TxnOffsetCommit(
+        return TxnOffsetCommit(
             transactional_id=self._manager.transactional_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             group=group,
             offsets=offsets,
-            transaction_version=self._manager.version,
+            transaction_version=EPOCH_PER_TRANSACTION,
         )
 
-    def _end_request(self, *, committed: bool) -> requests.EndTxn:
-        manager = self._manager
-        identity, tid, version = self._identity(), manager.transactional_id, manager.version
+    def _end_request(self, *, committed: bool) -> EndTxn:
+        identity, tid = self._identity(), self._manager.transactional_id
         assert tid is not None
-        return requests.EndTxn(tid, *identity, committed, transaction_version=version)
+        return EndTxn(tid, *identity, committed, transaction_version=EPOCH_PER_TRANSACTION)
 
-    def _ended(self, identity: ProducerIdAndEpoch) -> None:
-        """Take over the identity for the next transaction; after some errors, request a new epoch first."""
-        manager = self._manager
-        if not manager.needs_new_epoch:
-            manager.ended(identity)
-            return
-        manager.initialized(identity)
-        self._renewal = self._sender.coordinator.initialize()
+    def _until_answered(
+        self,
+        ask: Callable[[], T | EosdbError],
+        name: str,
+        request: Request[T] | None = None,
+        is_in_doubt: bool = False,
+    ) -> T:
+        """Ask again and again until an answer or an error that repeating cannot help, at most max_block_ms.
+        Raises the last error, in doubt if any attempt got no answer."""
+        settings, attempts = self._sender.settings, 0
+        deadline = self._now_ms() + settings.max_block_ms
+        while True:
+            answer = ask()
+            if not isinstance(answer, EosdbError):
+                return answer
+            attempts += 1
+            is_in_doubt |= is_lost(answer)
+            now = self._now_ms()
+            if not may_be_repeated(answer) or self._manager.is_fatal_state or now >= deadline:
+                break
+            self._sender.metrics.count("request-retry")
+            backoff_ms = settings.retry_backoff_ms
+            if isinstance(answer, ConcurrentTransactionsError):
+                # The broker has waited for the other transaction's end, so the first repeat is immediate.
+                backoff_ms = 0 if attempts == 1 else min(backoff_ms, _CONCURRENT_BACKOFF_MS)
+            self._driver.clock.sleep_ms(min(backoff_ms, deadline - now))
+        if may_be_repeated(answer) and isinstance(request, TxnOffsetCommit):
+            self._manager.failed(answer, TxnOffsetCommit)  # Nobody knows whether they are stored.
+        raise in_doubt(answer) if is_in_doubt else answer
 
-    def _wait_for(self, pending: CoordinatorCall[Any], name: str) -> None:
-        """Run the sender until the coordinator's response arrives, at most max_block_ms."""
-        limit = self._sender.settings.max_block_ms
-
-        def give_up() -> EosdbError:
-            error = pending.error or timed_out(name, limit)
-            if isinstance(pending.request, requests.AddOffsetsToTxn | requests.TxnOffsetCommit):
-                self._sender.coordinator.cancel(pending, error)
-                self._manager.failed(error, type(pending.request))
-            elif isinstance(pending.request, requests.EndTxn) and not pending.unanswered:
-                self._sender.coordinator.cancel(pending, error)
-            return in_doubt(error) if pending.unanswered else error
-
-        self._driver.until(lambda: pending.done, limit, give_up)
-        if pending.error is not None:
-            raise pending.error
+    def _now_ms(self) -> int:
+        return self._driver.clock.monotonic_ms()
 
     def _identity(self) -> ProducerIdAndEpoch:
         assert self._manager.identity is not None

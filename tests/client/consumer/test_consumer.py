@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
-from eosdb.client.transport import DirectTransport, Exchange, T
+from eosdb.client.transport import DirectTransport
 from eosdb.model.requests import Request
+from eosdb.model.threads import Fate
 from tests.cases import each
 
 pytestmark = pytest.mark.both_roads
@@ -65,10 +66,12 @@ def test_a_poll_leaves_the_garbage_collector_as_it_was(db: eosdb.Database) -> No
         return value
 
     class Looks(DirectTransport):
-        def submit(self, request: Request[T]) -> Exchange[T]:
-            if request.name == "fetch":
+        def ask(
+            self, requests: Sequence[Request[Any]], *, sync: bool = True, fate: Fate | None = None
+        ) -> list[Any]:
+            if requests[0].name == "fetch":
                 found.append(gc.isenabled())
-            return super().submit(request)
+            return super().ask(requests, sync=sync, fate=fate)
 
     def looked(limit: int, **config: Any) -> set[bool]:
         found.clear()
@@ -356,14 +359,14 @@ class FailsOnce(DirectTransport):
         super().__init__(db.broker)
         self.left = at
 
-    def submit(self, request: Request[T]) -> Exchange[T]:
-        if request.name == "fetch":
+    def ask(
+        self, requests: Sequence[Request[Any]], *, sync: bool = True, fate: Fate | None = None
+    ) -> list[Any]:
+        if requests[0].name == "fetch":
             self.left -= 1
             if self.left == 0:
-                failed = Exchange[T]()
-                failed.fail(eosdb.errors.StorageError("the disk"))
-                return failed
-        return super().submit(request)
+                return [eosdb.errors.StorageError("the disk")]
+        return super().ask(requests, sync=sync, fate=fate)
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4])

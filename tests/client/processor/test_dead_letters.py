@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,8 +10,9 @@ import pytest
 import eosdb
 from eosdb import DeadLetters
 from eosdb.client.processor.dead_letters import REPLAYED_FROM
-from eosdb.client.transport import DirectTransport, Exchange, T
+from eosdb.client.transport import DirectTransport
 from eosdb.model.requests import Request
+from eosdb.model.threads import Fate
 from tests.client.processor.work import bury, read
 
 pytestmark = pytest.mark.slow
@@ -98,11 +99,13 @@ def test_two_replays_at_once_repeat_nothing(db: eosdb.Database) -> None:
 
         happened = False
 
-        def submit(self, request: Request[T]) -> Exchange[T]:
-            if request.name == "end_txn" and not self.happened:
+        def ask(
+            self, requests: Sequence[Request[Any]], *, sync: bool = True, fate: Fate | None = None
+        ) -> list[Any]:
+            if requests[0].name == "end_txn" and not self.happened:
                 self.happened = True
                 db.dead_letters("dlq").replay()
-            return super().submit(request)
+            return super().ask(requests, sync=sync, fate=fate)
 
     with pytest.raises(eosdb.ProducerFencedError):
         db.dead_letters("dlq", transport=Overtaken(db.broker)).replay()

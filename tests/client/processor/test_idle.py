@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from eosdb import Acl, BrokerConfig, ConsumerRecord, ManualClock, OffsetAndMetad
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.settings import ConsumerConfig
 from eosdb.client.processor.idle import LOOK_EVERY_MS, GroupIdleness
-from eosdb.client.transport import DirectTransport, Exchange, T
+from eosdb.client.transport import DirectTransport
 from eosdb.model.protocol.consumer_protocol import decode_assignment
 from eosdb.model.requests import Request
+from eosdb.model.threads import Fate
 from tests.client.processor.work import feed, upper, values
 
 FIRST, SECOND = TopicPartition("in", 0), TopicPartition("in", 1)
@@ -240,9 +241,12 @@ class Counting(DirectTransport):
         super().__init__(broker)
         self.counts: dict[str, int] = {}
 
-    def submit(self, request: Request[T]) -> Exchange[T]:
-        self.counts[request.name] = self.counts.get(request.name, 0) + 1
-        return super().submit(request)
+    def ask(
+        self, requests: Sequence[Request[Any]], *, sync: bool = True, fate: Fate | None = None
+    ) -> list[Any]:
+        for request in requests:
+            self.counts[request.name] = self.counts.get(request.name, 0) + 1
+        return super().ask(requests, sync=sync, fate=fate)
 
 
 def test_looking_is_rare_and_only_when_the_file_has_changed(

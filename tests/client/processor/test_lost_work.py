@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 import eosdb
 from eosdb import ConsumerRecord, ManualClock
-from eosdb.client.transport import DirectTransport, Exchange, T
+from eosdb.client.transport import DirectTransport
 from eosdb.model.requests import EndTxn, Request
+from eosdb.model.threads import Fate
 from tests.client.processor.work import Run, feed, upper, values
 
 pytestmark = pytest.mark.slow
@@ -98,28 +102,28 @@ def test_a_producer_that_has_lost_its_id_is_replaced_and_the_work_done_anew(
     assert report.metrics.get("errors-total:INVALID_PRODUCER_ID_MAPPING", 0) == (loss == "expired")
 
 
-@pytest.mark.parametrize("fate", ["fenced", "lost", "locked"])
+@pytest.mark.parametrize("loss", ["fenced", "lost", "locked"])
 def test_what_was_read_beside_a_failed_commit_is_not_passed_over(
-    db: eosdb.Database, clock: ManualClock, fate: str
+    db: eosdb.Database, clock: ManualClock, loss: str
 ) -> None:
     """The commit in the middle of what a poll returned fails; the rest is of another partition."""
     happened = False
 
     class Locked(DirectTransport):
-        def submit(self, request: Request[T]) -> Exchange[T]:
+        def ask(
+            self, requests: Sequence[Request[Any]], *, sync: bool = True, fate: Fate | None = None
+        ) -> list[Any]:
             nonlocal happened
-            if request.name == "txn_offset_commit" and fate == "locked" and not happened:
+            if requests[0].name == "txn_offset_commit" and loss == "locked" and not happened:
                 happened = True
-                failed = Exchange[T]()
-                failed.fail(eosdb.UnstableOffsetCommitError("as if"))
-                return failed
-            return super().submit(request)
+                return [eosdb.UnstableOffsetCommitError("as if")]
+            return super().ask(requests, sync=sync, fate=fate)
 
     def handle(record: ConsumerRecord) -> bytes:
         nonlocal happened
-        if not happened and fate != "locked":
+        if not happened and loss != "locked":
             happened = True
-            if fate == "fenced":
+            if loss == "fenced":
                 (listing,) = db.broker.list_transactions()
                 db.broker.init_producer_id(listing.transactional_id)
             else:
@@ -165,11 +169,14 @@ def test_a_transaction_that_timed_out_before_its_commit_is_done_anew(
 
         late, transaction_version = False, 2
 
-        def ask(self, request: Request[T]) -> T:
+        def ask(
+            self, requests: Sequence[Request[Any]], *, sync: bool = True, fate: Fate | None = None
+        ) -> list[Any]:
+            (request,) = requests
             if isinstance(request, EndTxn) and not self.late:
                 self.late = True
                 clock.advance(30_000)
-            return db.broker.ask(request)
+            return [db.broker.ask(request)]
 
     feed(db, b"a")
     processor = db.processor(

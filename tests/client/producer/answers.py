@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import eosdb
 from eosdb import ProduceResult, TopicPartition, errors
-from eosdb.client.transport import DirectTransport, Exchange, T
+from eosdb.client.transport import DirectTransport
 from eosdb.errors import EosdbError
 from eosdb.model.requests import Request
+from eosdb.model.threads import Fate
 
 TP = TopicPartition("t", 0)
 
@@ -28,16 +30,15 @@ class Answers(DirectTransport):
         self.planned = list(planned)
         self.reaches_the_broker = False
 
-    def submit(self, request: Request[T]) -> Exchange[T]:
+    def ask(
+        self, requests: Sequence[Request[Any]], *, sync: bool = True, fate: Fate | None = None
+    ) -> list[Any]:
+        (request,) = requests
         if not self.planned or self.planned[0][0] != request.name:
-            return super().submit(request)
+            return super().ask(requests, sync=sync, fate=fate)
         _, error = self.planned.pop(0)
         if self.reaches_the_broker:
-            super().submit(request)
-        exchange = Exchange[T]()
+            super().ask(requests, sync=sync, fate=fate)
         if request.name == "produce" and isinstance(error, errors.ApiError):
-            exchange._answer = {TP: ProduceResult(error=error)}  # type: ignore[assignment]
-            exchange.done = True
-        else:
-            exchange.fail(error)
-        return exchange
+            return [{TP: ProduceResult(error=error)}]
+        return [error]

@@ -24,9 +24,8 @@ ABORTABLE, FATAL, READY = "ABORTABLE_ERROR", "FATAL_ERROR", "READY"
 
 
 class Scene:
-    def __init__(self, path: Path, clock: ManualClock, version: int) -> None:
-        config = eosdb.BrokerConfig(transaction_version=version)
-        self.db = eosdb.connect(path, clock=clock, durability="off", config=config)
+    def __init__(self, path: Path, clock: ManualClock) -> None:
+        self.db = eosdb.connect(path, clock=clock, durability="off")
         self.db.admin.create_topic("t", config={"retention.ms": "-1"})
         self.network = Answers(self.db)
         self.producer = self.db.producer(
@@ -80,15 +79,9 @@ class Scene:
         assert committed_values(self.db, TP) == []
 
 
-@pytest.fixture(params=[1, 2])
-def version(request: pytest.FixtureRequest) -> int:
-    """Of transactions."""
-    return int(request.param)
-
-
 @pytest.fixture
-def scene(db_path: Path, clock: ManualClock, version: int) -> Iterator[Scene]:
-    made = Scene(db_path, clock, version)
+def scene(db_path: Path, clock: ManualClock) -> Iterator[Scene]:
+    made = Scene(db_path, clock)
     made.begin()
     yield made
     made.producer.close()
@@ -101,9 +94,6 @@ RETRIED = [
     ("produce", errors.NetworkExceptionError),
     ("produce", errors.RequestTimedOutError),
     ("produce", errors.ConcurrentTransactionsError),
-    ("add_partitions_to_txn", errors.ConcurrentTransactionsError),
-    ("add_offsets_to_txn", errors.ConcurrentTransactionsError),
-    ("add_offsets_to_txn", errors.NetworkExceptionError),
     ("txn_offset_commit", errors.UnknownTopicOrPartitionError),
     ("txn_offset_commit", errors.CoordinatorLoadInProgressError),
     ("end_txn", errors.ConcurrentTransactionsError),
@@ -125,15 +115,11 @@ TO_ABORT = [
     ("txn_offset_commit", errors.IllegalGenerationError),
     ("txn_offset_commit", errors.FencedInstanceIdError),
     ("txn_offset_commit", errors.TransactionAbortableError),
-    ("add_partitions_to_txn", errors.TopicAuthorizationFailedError),
-    ("add_offsets_to_txn", errors.GroupAuthorizationFailedError),
     ("end_txn", errors.TransactionAbortableError),
 ]
 FATALS = [
     ("produce", errors.InvalidProducerIdMappingError),
     ("txn_offset_commit", errors.InvalidProducerIdMappingError),
-    ("add_partitions_to_txn", errors.InvalidProducerIdMappingError),
-    ("add_offsets_to_txn", errors.InvalidProducerIdMappingError),
     ("end_txn", errors.InvalidProducerIdMappingError),
     ("produce", errors.ProducerFencedError),
     ("produce", errors.ClusterAuthorizationFailedError),
@@ -141,26 +127,20 @@ FATALS = [
     ("txn_offset_commit", errors.ProducerFencedError),
     ("txn_offset_commit", errors.InvalidTxnStateError),
     ("txn_offset_commit", errors.TransactionalIdAuthorizationFailedError),
-    ("add_partitions_to_txn", errors.InvalidTxnStateError),
-    ("add_partitions_to_txn", errors.ProducerFencedError),
     ("end_txn", errors.ProducerFencedError),
     ("end_txn", errors.InvalidTxnStateError),
     ("end_txn", errors.TransactionalIdAuthorizationFailedError),
 ]
-ONLY_VERSION_1 = ("add_partitions_to_txn", "add_offsets_to_txn")
 
 
 def cases(rows: Sequence[tuple[str, type[EosdbError]]]) -> list[object]:
     return [
-        pytest.param(version, request, error, id=f"v{version} {request} {error.__name__}")
-        for version in (1, 2)
-        for request, error in rows
-        if version == 1 or request not in ONLY_VERSION_1
+        pytest.param(request, error, id=f"{request} {error.__name__}") for request, error in rows
     ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("version", "request_", "error"), cases(RETRIED))
+@pytest.mark.parametrize(("request_", "error"), cases(RETRIED))
 def test_it_is_repeated_and_nobody_notices(
     scene: Scene, request_: str, error: type[EosdbError]
 ) -> None:
@@ -172,7 +152,7 @@ def test_it_is_repeated_and_nobody_notices(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("version", "request_", "error"), cases(TO_ABORT))
+@pytest.mark.parametrize(("request_", "error"), cases(TO_ABORT))
 def test_the_transaction_must_be_aborted_and_then_all_is_well(
     scene: Scene, request_: str, error: type[EosdbError]
 ) -> None:
@@ -189,7 +169,7 @@ def test_the_transaction_must_be_aborted_and_then_all_is_well(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("version", "request_", "error"), cases(FATALS))
+@pytest.mark.parametrize(("request_", "error"), cases(FATALS))
 def test_the_producer_is_done_for(scene: Scene, request_: str, error: type[EosdbError]) -> None:
     cause = error("never again")
     assert scene.meet(request_, cause) is cause
@@ -270,9 +250,9 @@ def test_an_abort_that_is_to_be_aborted_leads_nowhere(scene: Scene) -> None:
     [errors.TransactionalIdAuthorizationFailedError, errors.ClusterAuthorizationFailedError],
 )
 def test_who_may_not_have_the_id_may_ask_again(
-    db_path: Path, clock: ManualClock, version: int, error: type[EosdbError]
+    db_path: Path, clock: ManualClock, error: type[EosdbError]
 ) -> None:
-    scene = Scene(db_path, clock, version)
+    scene = Scene(db_path, clock)
     scene.network.planned = [("init_producer_id", error("not yet"))]
     with pytest.raises(error):
         scene.producer.init_transactions()
@@ -284,11 +264,9 @@ def test_who_may_not_have_the_id_may_ask_again(
 
 
 def test_rights_that_were_lost_while_the_epoch_is_renewed_may_come_back(
-    scene: Scene, version: int
+    scene: Scene,
 ) -> None:
     """The abort is done, and what it needs for the next transaction is asked for again."""
-    if version == 1:
-        assert scene.meet("produce", errors.UnknownProducerIdError("forgotten"))
     denied = errors.TransactionalIdAuthorizationFailedError("not now")
     scene.network.planned = [("init_producer_id", denied)]
     with pytest.raises(errors.TransactionalIdAuthorizationFailedError):

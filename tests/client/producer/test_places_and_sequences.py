@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb import BrokerConfig, TopicPartition
+from eosdb import TopicPartition
 from eosdb.broker.broker import Broker
 from eosdb.client.producer.accumulator import Drive, ProducerBatch
-from eosdb.client.producer.state import PartitionProgress
+from eosdb.client.producer.state import Sequences
 from eosdb.errors import DatabaseLockedError
 from eosdb.model.values import ProducerIdAndEpoch
 from tests.readers import committed_values
@@ -46,69 +46,34 @@ def test_after_the_last_sequence_comes_0(serial: int, sequence: int) -> None:
     assert batch.request(is_transactional=False).base_sequence == sequence
 
 
-def test_the_halves_of_a_batch_have_its_sequences_and_attempts() -> None:
+def test_the_halves_of_a_batch_have_its_attempts_and_no_sequence() -> None:
     batch = batch_of(5)
     batch.identity, batch.serial = ME, 10
     batch.attempts = 3
     halves = batch.split()
-    assert [(half.serial, len(half.records), half.attempts) for half in halves] == [
-        (10, 2, 3), (12, 3, 3),
+    assert [(half.identity, len(half.records), half.attempts) for half in halves] == [
+        (None, 2, 3), (None, 3, 3),
     ]  # fmt: skip
 
 
-def test_a_batch_that_was_taken_back_gives_its_sequences_back() -> None:
-    progress, first, second, third = PartitionProgress(), batch_of(2), batch_of(3), batch_of()
-    progress.assign(first, ME)
-    progress.assign(second, ME)
-    progress.take_back(second)
+def test_batches_that_were_taken_back_give_their_sequences_back() -> None:
+    sequences, first, second, third = Sequences(), batch_of(2), batch_of(3), batch_of()
+    for batch in (first, second, third):
+        sequences.assign(batch, ME)
+    sequences.take_back(third)
+    sequences.take_back(second)
     assert (second.identity, second.serial) == (None, -1)
-    progress.assign(third, ME)
-    assert (third.serial, progress.unacknowledged) == (2, [first, third])
+    sequences.assign(third, ME)
+    assert third.serial == 2
 
 
-def test_a_batch_is_restored_in_its_place() -> None:
-    progress, batches = PartitionProgress(), [batch_of() for _ in range(3)]
-    for batch in batches:
-        progress.assign(batch, ME)
-    progress.drop(batches[0])
-    progress.drop(batches[2])
-    progress.restore(batches[2])
-    progress.restore(batches[0])
-    assert progress.unacknowledged == batches
-
-
-def test_an_answer_under_an_earlier_identity_acknowledges_nothing() -> None:
-    progress, old, new = PartitionProgress(), batch_of(5), batch_of()
-    progress.assign(old, ME)
-    progress.assign(new, NEXT)
-    assert progress.acknowledged == 0
-    progress.acknowledge(old, 0)
-    assert (progress.acknowledged, progress.unacknowledged) == (0, [new])
-    assert not progress.admits_new(NEXT, 5, 0)
-
-
-def test_the_first_batch_is_alone_and_then_there_are_so_many_in_flight() -> None:
-    """A partition that does not know the producer would take the second first."""
-    progress = PartitionProgress()
-    first = batch_of()
-    progress.assign(first, ME)
-    assert not progress.admits_new(ME, 5, 0)
-    assert progress.admits_new(ME, 5, 0, in_order=True)
-    progress.acknowledge(first, 0)
-    for in_flight in range(6):
-        assert progress.admits_new(ME, 5, 0) == (in_flight < 5)
-        if in_flight < 5:
-            progress.assign(batch_of(), ME)
-
-
-def test_a_partition_may_have_forgotten_the_producer_after_a_while() -> None:
-    progress = PartitionProgress()
-    first = batch_of()
-    progress.assign(first, ME)
-    progress.acknowledge(first, 0)
-    progress.assign(batch_of(), ME)
-    assert progress.admits_new(ME, 5, 9_999)
-    assert not progress.admits_new(ME, 5, 10_000)
+def test_a_batch_of_an_earlier_identity_gives_nothing_back() -> None:
+    sequences, old, new = Sequences(), batch_of(5), batch_of(2)
+    sequences.assign(old, ME)
+    sequences.assign(new, NEXT)
+    assert new.serial == 0
+    sequences.take_back(old)
+    assert (sequences.identity, sequences.next_serial) == (NEXT, 2)
 
 
 def test_batches_that_a_lock_has_kept_from_being_sent_stay_in_order(
@@ -123,8 +88,7 @@ def test_batches_that_a_lock_has_kept_from_being_sent_stay_in_order(
         return turn(*given, **settings)
 
     values = [b"%d" % i for i in range(6)]
-    config = BrokerConfig(transaction_version=2)
-    with eosdb.connect(db_path, config=config, durability="off") as db:
+    with eosdb.connect(db_path, durability="off") as db:
         db.admin.create_topic("t")
         producer = db.producer(transactional_id="x", linger_ms=60_000)
         producer._accumulator.most_bytes = 1  # A batch for each record.

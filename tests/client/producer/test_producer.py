@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
-from eosdb.client.transport import DirectTransport, Exchange, T
+from eosdb.client.transport import DirectTransport
 from eosdb.model.requests import Request
+from eosdb.model.threads import Fate
 from tests.cases import each
 from tests.client.producer.answers import transactional
 from tests.readers import committed_values
@@ -312,12 +314,14 @@ class Interrupts(DirectTransport):
         super().__init__(db.broker)
         self.armed = True
 
-    def submit(self, request: Request[T]) -> Exchange[T]:
-        exchange = super().submit(request)
-        if self.armed and request.name == "produce":
+    def ask(
+        self, requests: Sequence[Request[Any]], *, sync: bool = True, fate: Fate | None = None
+    ) -> list[Any]:
+        answers = super().ask(requests, sync=sync, fate=fate)
+        if self.armed and requests[0].name == "produce":
             self.armed = False
             raise KeyboardInterrupt
-        return exchange
+        return answers
 
 
 def test_an_interrupted_send_is_repeated_and_not_doubled(db: eosdb.Database) -> None:

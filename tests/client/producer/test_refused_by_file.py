@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb import BrokerConfig, TopicPartition
+from eosdb import TopicPartition
 from eosdb.aio import connect
 from eosdb.broker.broker import Broker
 from eosdb.broker.core import STEPS
@@ -103,14 +103,12 @@ WAYS: dict[str, Callable[[eosdb.Database], list[Any]]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_a_lock_keeps_out_is_told_at_once_and_stored_in_order_by_a_repeat(
-    db_path: Path, file: File, way: str, version: int
+    db_path: Path, file: File, way: str
 ) -> None:
     """It has been waited for as long as it may; what is on its way behind the refusal is stored or told."""
-    config = BrokerConfig(transaction_version=version)
-    with eosdb.connect(db_path, config=config) as db:
+    with eosdb.connect(db_path) as db:
         with pytest.raises(DatabaseLockedError) as raised:
             for future in (futures := WAYS[way](db)):
                 future.result()

@@ -7,16 +7,18 @@ count here. Method: one transaction with a good record, then the bad one, then t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import eosdb
 from eosdb import ManualClock, TopicPartition, errors
-from eosdb.client.transport import DirectTransport, Exchange, T
+from eosdb.client.transport import DirectTransport
 from eosdb.errors import EosdbError
 from eosdb.model.requests import Request
+from eosdb.model.threads import Fate
 from tests.readers import committed_values
 
 pytestmark = pytest.mark.both_roads
@@ -33,15 +35,16 @@ class Refusing(DirectTransport):
         super().__init__(db.broker)
         self.answers: dict[str, EosdbError] = {}
 
-    def submit(self, request: Request[T]) -> Exchange[T]:
+    def ask(
+        self, requests: Sequence[Request[Any]], *, sync: bool = True, fate: Fate | None = None
+    ) -> list[Any]:
+        (request,) = requests
         if request.name in self.answers:
-            exchange = Exchange[T]()
-            exchange.fail(self.answers[request.name])
-            return exchange
-        exchange = super().submit(request)
-        if "'denied'" in str(exchange.error):
-            exchange.error = errors.TopicAuthorizationFailedError("denied")
-        return exchange
+            return [self.answers[request.name]]
+        (answer,) = super().ask(requests, sync=sync, fate=fate)
+        if isinstance(answer, EosdbError) and "'denied'" in str(answer):
+            return [errors.TopicAuthorizationFailedError("denied")]
+        return [answer]
 
 
 def to_json(value: object) -> bytes:
@@ -174,12 +177,10 @@ def test_without_a_transaction_the_producer_goes_on(
     assert committed_values(db, TP) == [b"good"]
 
 
-@pytest.mark.parametrize("version", [1, 2])
 def test_a_buffer_that_stays_full_costs_the_transaction_and_stores_nothing_later(
-    db_path: Path, clock: ManualClock, version: int
+    db_path: Path, clock: ManualClock
 ) -> None:
-    config = eosdb.BrokerConfig(transaction_version=version)
-    with eosdb.connect(db_path, clock=clock, config=config) as db:
+    with eosdb.connect(db_path, clock=clock) as db:
         db.admin.create_topic("t")
         network = Refusing(db)
         producer = producer_of(db, network, "a")

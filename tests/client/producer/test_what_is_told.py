@@ -5,11 +5,9 @@ from __future__ import annotations
 import eosdb
 from eosdb import ManualClock, TopicPartition
 from eosdb.client.producer.accumulator import RecordAccumulator
-from eosdb.errors import InvalidRecordError
-from eosdb.model.values import ProducerIdAndEpoch
+from eosdb.errors import InvalidRecordError, NetworkExceptionError
+from tests.client.producer.answers import Answers
 from tests.client.producer.test_places_and_sequences import TP, batch_of
-
-ME = ProducerIdAndEpoch(7, 0)
 
 
 def test_the_time_is_the_one_that_is_stored(db: eosdb.Database, clock: ManualClock) -> None:
@@ -27,7 +25,7 @@ def test_the_time_is_the_one_that_is_stored(db: eosdb.Database, clock: ManualClo
 def test_the_buffer_counts_what_waits() -> None:
     accumulator = RecordAccumulator(1_000, 1_000)
     first, second = batch_of(2), batch_of(3)
-    for batch in (first, second):
+    for batch in (second, first):
         accumulator.put_back(batch)
     assert (accumulator.buffered_bytes, bool(accumulator)) == (5, True)
     accumulator.remove(first)
@@ -37,16 +35,16 @@ def test_the_buffer_counts_what_waits() -> None:
     assert (accumulator.buffered_bytes, bool(accumulator)) == (0, False)
 
 
-def test_a_refusal_ends_the_doubt_about_an_earlier_attempt(db: eosdb.Database) -> None:
-    """The broker has looked at the sequence: whatever became of the attempt, it is not stored, and the
-    partition may go on under a new epoch."""
-    with db.producer() as producer:
-        sender = producer._sender
-        progress, batch = producer._manager.progress(TP), batch_of()
-        progress.assign(batch, ME)
-        batch.attempts, batch.in_doubt = 2, True
-        error = InvalidRecordError("refused")
-        sender._completion.complete(batch, ME, True, error, 0)
-        assert batch.error is error
+def test_a_refusal_behind_a_lost_answer_is_in_doubt_and_the_partition_goes_on(
+    db: eosdb.Database,
+) -> None:
+    """The broker has looked at the sequence, and the next one needs a new epoch."""
+    db.admin.create_topic("t")
+    error = InvalidRecordError("refused")
+    network = Answers(db, ("produce", NetworkExceptionError("lost")), ("produce", error))
+    with db.producer(transport=network) as producer:
+        assert producer.send("t", b"lost").exception() is error
         assert error.outcome == "unknown"
-        assert not progress.in_doubt
+        producer.send("t", b"next").result()
+    told = [(r.value, r.producer_epoch, r.sequence) for r in db.broker.fetch(TP, 0).records]
+    assert told == [(b"next", 1, 0)]
