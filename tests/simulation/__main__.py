@@ -74,10 +74,6 @@ def _faults(context: click.Context, parameter: click.Parameter, given: Iterable[
     help="Fault rate from 0 to 1, or delay in ms, such as lose_request=0.2 (repeatable).",
 )  # fmt: skip
 @click.option(
-    "--transaction-version", type=click.IntRange(1, 2), default=2, show_default=True,
-    help="Version of the transaction protocol; 2 is KIP-890, which fixes a flaw of 1.",
-)  # fmt: skip
-@click.option(
     "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of processes."
 )
 @click.option("--history", "tell_all", is_flag=True, help="Print the full history.")
@@ -90,7 +86,6 @@ def main(
     steps: int,
     roles: tuple[str, ...],
     faults: Faults,
-    transaction_version: int,
     jobs: int,
     tell_all: bool,
     smaller: bool,
@@ -105,7 +100,7 @@ def main(
     Example:
       python -m tests.simulation --seed 1 --seeds 100 --steps 2000
     """
-    first = Settings(seed, steps, roles, faults, transaction_version)
+    first = Settings(seed, steps, roles, faults)
     wanted = [dataclasses.replace(first, seed=seed + i) for i in range(seeds)]
     for result in _results(wanted, jobs):
         counts = ", ".join(f"{result.counts[name]} {name}" for name in _COUNTS)

@@ -444,11 +444,10 @@ def _resolve(world: World, me: Me, producer: Producer, record: TransactionRecord
             continue
         break
     world.counts["unknown to the producer"] += 1
-    if world.config.transaction_version > 1:
-        outcome = world.nodes[me.node].outcome(record.token)
-        world.counts[f"resolved as {outcome}"] += 1
-        if outcome != "open":
-            world.ledger.answered(record, outcome)
+    outcome = world.nodes[me.node].outcome(record.token)
+    world.counts[f"resolved as {outcome}"] += 1
+    if outcome != "open":
+        world.ledger.answered(record, outcome)
     raise GivesUp
 
 

@@ -34,10 +34,9 @@ Intruder = Callable[[World, random.Random, int], None]
 
 
 def contradicts_its_end(world: World, rng: random.Random, node: int) -> None:
-    """Commit an aborted transaction, or abort a committed one. Skips transaction version 1, where the
-    request may end the next transaction."""
+    """Commit an aborted transaction, or abort a committed one."""
     ended = list(world.checker.outcomes.items())[-_RECENT:]
-    if not ended or world.config.transaction_version == 1:
+    if not ended:
         return
     key, outcome = rng.choice(ended)
     token = world.ledger.transactions[key].token
@@ -59,7 +58,7 @@ def writes_markers_under_an_old_epoch(world: World, rng: random.Random, node: in
     if not ruled:
         return
     fenced = rng.choice(ruled)
-    epoch = fenced.producer_epoch + (world.config.transaction_version > 1)
+    epoch = fenced.producer_epoch + 1
     _must_be_refused(
         f"{tp} has seen coordinator epoch {fenced.coordinator_epoch} of producer {fenced.producer_id}; "
         "an older one's marker",
@@ -92,6 +91,26 @@ def repeats_with_more(world: World, rng: random.Random, node: int) -> None:
     )
 
 
+def skips_a_sequence(world: World, rng: random.Random, node: int) -> None:
+    """Send a batch that has overtaken the one before it."""
+    tp = rng.choice(list(world.checker.partitions))
+    producers = world.nodes[node].broker.describe_producers(tp)
+    known = [producer for producer in producers if producer.last_sequence >= 0][-_RECENT:]
+    if not known:
+        return
+    one = rng.choice(known)
+    batch = values.RecordBatch(
+        [values.Record(value=b"an intruder's|-|0")],
+        one.producer_id, one.producer_epoch, one.last_sequence + 2,
+    )  # fmt: skip
+    _must_be_refused(
+        f"{tp} knows producer {one.producer_id} up to sequence {one.last_sequence}; one more is left out",
+        world,
+        node,
+        requests.Produce({tp: batch}),
+    )
+
+
 def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -> None:
     """Send offsets to a transaction, as a member that missed a rebalance would (KIP-447)."""
     try:
@@ -99,7 +118,7 @@ def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -
         me = world.ask(node, requests.InitProducerId("intruder"))
     except EosdbError:
         return
-    if not group.members or world.config.transaction_version == 1:
+    if not group.members:
         return
     member_id = rng.choice(group.members).member_id
     # A description shows the group's state after the next write; the checker has the present state.
@@ -124,6 +143,7 @@ INTRUDERS: Final[tuple[Intruder, ...]] = (
     contradicts_its_end,
     writes_markers_under_an_old_epoch,
     repeats_with_more,
+    skips_a_sequence,
     commits_for_an_old_generation,
 )
 
@@ -178,8 +198,6 @@ def command(settings: Settings) -> str:
     words += ["--seed", str(settings.seed), "--steps", str(settings.steps)]
     if settings.roles:
         words += ["--actors", ",".join(settings.roles)]
-    if settings.transaction_version != Settings(0).transaction_version:
-        words += ["--transaction-version", str(settings.transaction_version)]
     for each in dataclasses.fields(Faults):
         value = getattr(settings.faults, each.name)
         if value != each.default:
@@ -216,7 +234,6 @@ class Settings:
     roles: Sequence[str] = ()
     """The roles that take part; empty if the seed chooses them."""
     faults: Faults = field(default_factory=Faults)
-    transaction_version: int = 2
 
     @property
     def cast(self) -> tuple[str, ...]:
@@ -250,9 +267,7 @@ class Result:
 
 def run(settings: Settings) -> Result:
     """Run one simulation. The result has violations and other errors of the engine; nothing is raised."""
-    with World(
-        settings.seed, settings.faults, transaction_version=settings.transaction_version
-    ) as world:
+    with World(settings.seed, settings.faults) as world:
         life = _Life(world, settings)
         violation = None
         try:
@@ -307,8 +322,7 @@ class _Life:
         world.checker.look(world.clock.time_ms())
         world.clock.advance(60_000)
         world.nodes[0].housekeeping()
-        if self._settings.transaction_version > 1:
-            self._ask_for_outcomes()
+        self._ask_for_outcomes()
         world.checker.finish(world.clock.time_ms())
         world.counts["an assigned group is stable"] += world.checker.stable_groups
         world.counts["a group changes over"] += world.checker.beliefs.changes_over

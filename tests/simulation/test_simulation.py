@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,10 +121,10 @@ def test_a_failure_is_told_as_shortly_as_possible() -> None:
 
 
 def test_the_command_repeats_what_it_names() -> None:
-    settings = Settings(3, 40, ("idempotent", "admin"), Faults(reorder=0.5), 1)
+    settings = Settings(3, 40, ("idempotent", "admin"), Faults(reorder=0.5))
     assert command(settings) == (
         "python -m tests.simulation --seed 3 --steps 40 --actors idempotent,admin "
-        "--transaction-version 1 --fault reorder=0.5"
+        "--fault reorder=0.5"
     )
     words = command(settings).split()[3:]
     told = CliRunner().invoke(main, [*words, "--history"])
@@ -159,11 +158,3 @@ def test_what_cannot_be_simulated_is_a_usage_error(option: list[str], complaint:
     told = CliRunner().invoke(main, option)
     assert told.exit_code == 2
     assert complaint in told.output
-
-
-def test_version_1_shows_the_flaw_that_version_2_closes() -> None:
-    """A late request of one transaction reaches the next (Jepsen's report on Bufstream 0.1.0)."""
-    cast = ("transactional", "admin")
-    worlds = (Settings(seed, 1_000, cast, transaction_version=1) for seed in range(1, 61))
-    flawed = next(world for world in worlds if run(world).violation is not None)
-    assert run(replace(flawed, transaction_version=2)).violation is None

@@ -52,9 +52,8 @@ class ServedBroker(NodeBroker):
 class World(Arena):
     """All parts of one simulation."""
 
-    def __init__(self, seed: int, faults: Faults, *, transaction_version: int = 2) -> None:
+    def __init__(self, seed: int, faults: Faults) -> None:
         config = BrokerConfig(
-            transaction_version=transaction_version,
             producer_id_expiration_ms=90_000,
             transactional_id_expiration_ms=150_000,
             producer_id_block_size=10,
