@@ -61,7 +61,7 @@ def _journal(settings: Settings) -> Case:
         title="What a transaction of one record leaves when the record has been deleted",
         unit="bytes",
         rows=[Row(all_of_it), Row(events)],
-        targets=(Target(all_of_it, None, 500, at_least=False),),
+        targets=(Target(all_of_it, None, 550, at_least=False),),
         open=opened,
         rounds_max=1,
     )
