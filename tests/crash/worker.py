@@ -61,7 +61,8 @@ def open_db(path: str, offset_ms: int = 0) -> eosdb.Database:
 
 
 def everything(path: str, limit: int | None = None) -> None:
-    """Visits every failpoint: appends, transactions, snapshots, housekeeping, rebuild."""
+    """Visits every failpoint: appends, transactions (of version 1, whose epoch stays), snapshots,
+    housekeeping, rebuild."""
     db = open_db(path)
     instructions = Instructions(db, limit)
     broker = db.broker
@@ -79,11 +80,12 @@ def everything(path: str, limit: int | None = None) -> None:
         broker.add_partitions_to_txn("a", *me, TPS)
         for tp in TPS:
             values = [Record(value=b"txn %d %d" % (turn, i)) for i in range(3)]
-            broker.append(tp, RecordBatch(values, *me, sequence, True), transactional_id="a")
+            batch = RecordBatch(values, *me, sequence, True)
+            broker.append(tp, batch, transactional_id="a", transaction_version=1)
         sequence += 3
         broker.add_offsets_to_txn("a", *me, "g")
         broker.txn_offset_commit("a", "g", *me, {TPS[0]: OffsetAndMetadata(turn + 1)})
-        broker.end_txn("a", *me, turn % 2 == 0)
+        broker.end_txn("a", *me, turn % 2 == 0, transaction_version=1)
         say("txn", turn, "committed" if turn % 2 == 0 else "aborted")
         keyed = [Record(key=b"k%d" % (i % 3), value=b"v%d %d" % (turn, i)) for i in range(6)]
         broker.append(COMPACTED, RecordBatch(keyed))

@@ -22,8 +22,13 @@ def test_lag_is_a_number_that_tells_more() -> None:
     assert repr(lag) == "Lag(3, held_back=2, skipped=1)"
 
 
-def test_markers_and_aborted_data_are_no_lag(classic_db: eosdb.Database) -> None:
-    producer = classic_db.producer(transactional_id="x")
+@pytest.fixture(autouse=True)
+def _topic(db: eosdb.Database) -> None:
+    db.admin.create_topic("t")
+
+
+def test_markers_and_aborted_data_are_no_lag(db: eosdb.Database) -> None:
+    producer = db.producer(transactional_id="x")
     producer.init_transactions()
     for end in (producer.commit_transaction, producer.abort_transaction):
         producer.begin_transaction()
@@ -34,29 +39,27 @@ def test_markers_and_aborted_data_are_no_lag(classic_db: eosdb.Database) -> None
     producer.begin_transaction()
     producer.send("t", "open")
     producer.flush()
-    classic_db.broker.append(TP, RecordBatch([Record(value=b"behind it")]))
-    lag = classic_db.broker.lag(TP, 0)
+    db.broker.append(TP, RecordBatch([Record(value=b"behind it")]))
+    lag = db.broker.lag(TP, 0)
     assert (lag, lag.held_back, lag.skipped) == (5, 2, 7)
-    everything = classic_db.broker.lag(TP, 0, isolation_level="read_uncommitted")
+    everything = db.broker.lag(TP, 0, isolation_level="read_uncommitted")
     assert (everything, everything.held_back, everything.skipped) == (12, 0, 2)
-    with classic_db.consumer(auto_offset_reset="earliest") as consumer:
+    with db.consumer(auto_offset_reset="earliest") as consumer:
         consumer.assign([TP])
         assert consumer.lag() == {TP: 5}
         assert len(consumer.poll()) == 5
         assert consumer.lag() == {TP: 0}
         assert consumer.lag()[TP].held_back == 2
     producer.commit_transaction()
-    assert classic_db.broker.lag(TP, 12) == 2
+    assert db.broker.lag(TP, 12) == 2
 
 
 @pytest.mark.parametrize("offset", [0, 3, 100])
-def test_below_the_log_and_beyond_it_there_is_nothing(
-    classic_db: eosdb.Database, offset: int
-) -> None:
+def test_below_the_log_and_beyond_it_there_is_nothing(db: eosdb.Database, offset: int) -> None:
     for _ in range(6):
-        classic_db.broker.append(TP, RecordBatch([Record(value=b"v")]))
-    classic_db.broker.delete_records(TP, 4)
-    assert classic_db.broker.lag(TP, offset) == (0 if offset == 100 else 2)
+        db.broker.append(TP, RecordBatch([Record(value=b"v")]))
+    db.broker.delete_records(TP, 4)
+    assert db.broker.lag(TP, offset) == (0 if offset == 100 else 2)
 
 
 @pytest.mark.slow

@@ -19,8 +19,9 @@ RETENTION_MS = 7 * DAY_MS
 
 
 @pytest.fixture(autouse=True)
-def _topic(classic_db: eosdb.Database) -> None:
-    classic_db.admin.create_topic("u")
+def _topic(db: eosdb.Database) -> None:
+    db.admin.create_topic("t")
+    db.admin.create_topic("u")
 
 
 def member(db: eosdb.Database, group: str = "g", topics: tuple[str, ...] = ("t",)) -> str:
@@ -49,107 +50,107 @@ def commit(db: eosdb.Database, group: str = "g", member_id: str = "", topic: str
 
 
 def test_a_group_without_members_keeps_an_offset_from_its_commit_on(
-    classic_db: eosdb.Database, clock: ManualClock
+    db: eosdb.Database, clock: ManualClock
 ) -> None:
-    commit(classic_db)
+    commit(db)
     clock.advance(RETENTION_MS - 1)
-    assert classic_db.housekeeping().expired_offsets == 0
+    assert db.housekeeping().expired_offsets == 0
     clock.advance(1)
-    assert classic_db.housekeeping().expired_offsets == 1
-    assert classic_db.broker.offset_fetch("g") == {}
+    assert db.housekeeping().expired_offsets == 1
+    assert db.broker.offset_fetch("g") == {}
 
 
 def test_offsets_of_a_group_with_members_are_kept_and_then_from_when_the_last_one_left(
-    classic_db: eosdb.Database, clock: ManualClock
+    db: eosdb.Database, clock: ManualClock
 ) -> None:
-    name = member(classic_db)
-    commit(classic_db, member_id=name)
-    stay(classic_db, clock, name, RETENTION_MS + DAY_MS)
-    assert classic_db.housekeeping().expired_offsets == 0
-    classic_db.broker.leave_group("g", name)
+    name = member(db)
+    commit(db, member_id=name)
+    stay(db, clock, name, RETENTION_MS + DAY_MS)
+    assert db.housekeeping().expired_offsets == 0
+    db.broker.leave_group("g", name)
     clock.advance(RETENTION_MS - 1)
-    assert classic_db.housekeeping().expired_offsets == 0
+    assert db.housekeeping().expired_offsets == 0
     clock.advance(1)
-    assert classic_db.housekeeping().expired_offsets == 1
+    assert db.housekeeping().expired_offsets == 1
 
 
 def test_a_member_that_comes_back_in_time_keeps_them(
-    classic_db: eosdb.Database, clock: ManualClock
+    db: eosdb.Database, clock: ManualClock
 ) -> None:
-    name = member(classic_db)
-    commit(classic_db, member_id=name)
-    classic_db.broker.leave_group("g", name)
+    name = member(db)
+    commit(db, member_id=name)
+    db.broker.leave_group("g", name)
     clock.advance(RETENTION_MS - 1)
-    name = member(classic_db)
-    stay(classic_db, clock, name, DAY_MS)
-    assert classic_db.housekeeping().expired_offsets == 0
-    assert TP in classic_db.broker.offset_fetch("g")
+    name = member(db)
+    stay(db, clock, name, DAY_MS)
+    assert db.housekeeping().expired_offsets == 0
+    assert TP in db.broker.offset_fetch("g")
 
 
-def test_a_later_commit_counts_from_itself(classic_db: eosdb.Database, clock: ManualClock) -> None:
-    name = member(classic_db)
-    classic_db.broker.leave_group("g", name)
+def test_a_later_commit_counts_from_itself(db: eosdb.Database, clock: ManualClock) -> None:
+    name = member(db)
+    db.broker.leave_group("g", name)
     clock.advance(DAY_MS)
-    commit(classic_db)
+    commit(db)
     clock.advance(RETENTION_MS - DAY_MS)
-    assert classic_db.housekeeping().expired_offsets == 0
+    assert db.housekeeping().expired_offsets == 0
     clock.advance(DAY_MS)
-    assert classic_db.housekeeping().expired_offsets == 1
+    assert db.housekeeping().expired_offsets == 1
 
 
 def test_offsets_of_a_transaction_count_from_their_commit_unless_the_group_has_members(
-    classic_db: eosdb.Database, clock: ManualClock
+    db: eosdb.Database, clock: ManualClock
 ) -> None:
     for group in ("g", "alone"):
         if group == "g":
-            name = member(classic_db)
-        producer = classic_db.producer(transactional_id=group)
+            name = member(db)
+        producer = db.producer(transactional_id=group)
         producer.init_transactions()
         with producer.transaction():
             producer.send_offsets_to_transaction({TP: OffsetAndMetadata(5)}, group)
-    stay(classic_db, clock, name, RETENTION_MS + 3_500_000)
-    assert classic_db.broker.offset_fetch("alone") == {}
-    assert TP in classic_db.broker.offset_fetch("g")
+    stay(db, clock, name, RETENTION_MS + 3_500_000)
+    assert db.broker.offset_fetch("alone") == {}
+    assert TP in db.broker.offset_fetch("g")
 
 
 def test_a_group_whose_last_offset_expires_is_forgotten(
-    classic_db: eosdb.Database, clock: ManualClock
+    db: eosdb.Database, clock: ManualClock
 ) -> None:
-    name = member(classic_db)
-    commit(classic_db, member_id=name)
+    name = member(db)
+    commit(db, member_id=name)
     clock.advance(1_000)
-    commit(classic_db, member_id=name, topic="u")
-    classic_db.broker.leave_group("g", name)
+    commit(db, member_id=name, topic="u")
+    db.broker.leave_group("g", name)
     clock.advance(RETENTION_MS)
-    classic_db.housekeeping()
-    assert classic_db.broker.list_groups() == []
+    db.housekeeping()
+    assert db.broker.list_groups() == []
     with pytest.raises(eosdb.GroupIdNotFoundError):
-        classic_db.broker.describe_group("g")
-    assert classic_db.verify().ok
-    classic_db.rebuild()
-    assert classic_db.broker.list_groups() == []
+        db.broker.describe_group("g")
+    assert db.verify().ok
+    db.rebuild()
+    assert db.broker.list_groups() == []
 
 
 def test_a_group_without_members_and_offsets_is_forgotten_by_housekeeping(
-    classic_db: eosdb.Database, clock: ManualClock
+    db: eosdb.Database, clock: ManualClock
 ) -> None:
     for group, topic in (("silent", None), ("of deleted topic", "u"), ("stays", "t")):
-        name = member(classic_db, group)
+        name = member(db, group)
         if topic is not None:
-            commit(classic_db, group, name, topic)
-        classic_db.broker.leave_group(group, name)
-    member(classic_db, "living")
-    classic_db.admin.delete_topic("u")
-    assert len(classic_db.broker.list_groups()) == 4
-    classic_db.housekeeping()
-    assert classic_db.broker.list_groups() == ["living", "stays"]
-    assert classic_db.verify().ok
+            commit(db, group, name, topic)
+        db.broker.leave_group(group, name)
+    member(db, "living")
+    db.admin.delete_topic("u")
+    assert len(db.broker.list_groups()) == 4
+    db.housekeeping()
+    assert db.broker.list_groups() == ["living", "stays"]
+    assert db.verify().ok
 
 
-def test_eosdbs_own_notes_do_not_expire(classic_db: eosdb.Database, clock: ManualClock) -> None:
-    commit(classic_db, "__eosdb.note")
+def test_eosdbs_own_notes_do_not_expire(db: eosdb.Database, clock: ManualClock) -> None:
+    commit(db, "__eosdb.note")
     clock.advance(10 * RETENTION_MS)
-    assert classic_db.housekeeping().expired_offsets == 0
+    assert db.housekeeping().expired_offsets == 0
 
 
 def live_through(db: eosdb.Database, clock: ManualClock, seed: int, jumps: tuple[int, ...]) -> None:
@@ -186,13 +187,13 @@ def live_through(db: eosdb.Database, clock: ManualClock, seed: int, jumps: tuple
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_due_is_what_expires_whatever_happened_before(
-    classic_db: eosdb.Database, clock: ManualClock, seed: int
+    db: eosdb.Database, clock: ManualClock, seed: int
 ) -> None:
     """A write that finds something due which then does not expire would never end."""
-    live_through(classic_db, clock, seed, (1_000, DAY_MS, RETENTION_MS))
-    classic_db.housekeeping()
-    assert classic_db.housekeeping().expired_offsets == 0
-    assert classic_db.verify().ok
+    live_through(db, clock, seed, (1_000, DAY_MS, RETENTION_MS))
+    db.housekeeping()
+    assert db.housekeeping().expired_offsets == 0
+    assert db.verify().ok
 
 
 # -- deleting offsets by hand -------------------------------------------------------------------
