@@ -14,9 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from eosdb.events.encoding import members_of
 from eosdb.model.damage import parsed
-from eosdb.model.protocol.members import Member, MemberState
 from eosdb.model.values import TopicPartition
 from tests.simulation.ledger import Ledger, transaction_of
 from tests.simulation.model import (
@@ -29,7 +27,9 @@ from tests.simulation.model import (
     Commits,
     PartitionModel,
     SeenRow,
+    StoredMember,
     assigned,
+    members_of,
     require,
 )
 
@@ -50,7 +50,7 @@ class Beliefs:
         self._owned: dict[str, set[int]] = {}
         """What each member of the new protocol owns."""
 
-    def take(self, members: Iterable[Member], generation: int) -> None:
+    def take(self, members: Iterable[StoredMember], generation: int) -> None:
         self.members = [(m.member_id, m.member_epoch or generation) for m in members]
         self._checked = -1
 
@@ -395,12 +395,12 @@ class Checker:
                 self._look_at_members(group, stored, generation, assigned_for)
                 continue
             for member in stored:
-                mine = assigned(member.assignment)
-                require(not mine & given, f"{group}: {mine & given} were given to two members")
-                given |= mine
+                twice = member.assigned & given
+                require(not twice, f"{group}: {twice} were given to two members")
+                given |= member.assigned
 
     def _look_at_members(
-        self, group: str, members: Iterable[Member], epoch: int, assigned_for: int
+        self, group: str, members: Iterable[StoredMember], epoch: int, assigned_for: int
     ) -> None:
         """Check that no partition has two owners, that epochs grow in order, and that a stable group owns
         everything (KIP-848)."""
@@ -410,15 +410,14 @@ class Checker:
         require(not ghosts, f"{group}: {ghosts} are members without a session")
         owned: set[tuple[int, int]] = set()
         for member in members:
-            mine = member.assigned | member.pending_revocation
-            require(not mine & owned, f"{group}: {mine & owned} have two owners")
-            owned |= mine
+            require(not member.owned & owned, f"{group}: {member.owned & owned} have two owners")
+            owned |= member.owned
             key, now = (group, member.member_id), member.member_epoch
             before = self._member_epochs.get(key, 0)
             require(now < 0 or before <= now <= epoch, f"{key}: epoch {now} follows {before}")
             self._member_epochs[key] = max(before, now)
         reached = {(m.state, m.member_epoch) for m in members}
-        if reached == {(MemberState.STABLE, epoch)} and epoch == assigned_for:
+        if reached == {("Stable", epoch)} and epoch == assigned_for:
             require(len(owned) == INPUTS, f"{group} is stable and owns {sorted(owned)} alone")
             self.stable_groups += 1
 

@@ -11,12 +11,12 @@ session has ended. No other member may be removed.
 from __future__ import annotations
 
 import struct
+from base64 import b64decode
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from eosdb.events.encoding import members_of
 from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
 
@@ -99,6 +99,31 @@ class Attendance:
     def _ended_ms(self, seen: _Seen) -> int | None:
         presence = self._presences.get(seen.number)
         return None if presence is None else presence.ended_ms
+
+
+_DEFAULTS: Final[tuple[Any, ...]] = (
+    "", None, "", "", 45_000, 300_000, 0, [], "", True, [], 0, 0, [], [], "Stable", [],
+)  # fmt: skip
+"""The parts of a member that may be missing at its end (docs/format.md)."""
+
+
+class StoredMember:
+    """A member of a group, from its JSON array."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        whole: list[Any] = [*parts, *_DEFAULTS[len(parts) :]]
+        (
+            self.member_id, self.group_instance_id, _, _, self.session_timeout_ms, _, self.owner_lock, _,
+            assignment, self.has_joined, _, self.member_epoch, _, owned, _, self.state, leaving,
+        ) = whole[: len(_DEFAULTS)]  # fmt: skip
+        self.assigned = assigned(b64decode(assignment))
+        """The partitions of a classic member."""
+        self.owned = {(topic, n) for topic, numbers in [*owned, *leaving] for n in numbers}
+        """Topic number and partition number of each that a member of the new protocol has."""
+
+
+def members_of(text: str) -> list[StoredMember]:
+    return [*map(StoredMember, parsed(text))]
 
 
 def _members(rows: Iterable[Lease]) -> dict[tuple[str, str], _Seen]:

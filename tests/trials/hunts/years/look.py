@@ -72,7 +72,9 @@ def _of_file(path: Path) -> dict[str, float]:
             if not name.startswith("sqlite_") and name != OWN_TABLE
         ]
         rows = {
-            f"{table} rows": float(file.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])
+            f"{table.removeprefix('eosdb_')} rows": float(
+                file.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]
+            )
             for table in sorted(tables)
         }
     wal = path.with_name(path.name + "-wal")
