@@ -75,6 +75,25 @@ def test_all_of_those_named_leave_or_none(db: eosdb.Database) -> None:
         db.broker.describe_group("g")
 
 
+def test_a_member_that_waited_for_the_leader_has_its_own_session_in_the_next_rebalance(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    first, second = pair(db)
+    join(db)
+    first, second = join(db, first.member_id), join(db, second.member_id)
+    waiting = requests.SyncGroup("g", second.generation_id, second.member_id, waits=True)
+    assert not db.broker.ask(waiting).is_complete
+    join(db)
+    clock.advance(10_000)
+    assert second.member_id in members(db)
+    clock.advance(1)
+    assert second.member_id not in members(db)
+
+
+def members(db: eosdb.Database) -> set[str]:
+    return {member.member_id for member in db.broker.describe_group("g").members}
+
+
 def test_the_group_is_the_same_for_every_process(
     db: eosdb.Database, db_path: Path, clock: ManualClock
 ) -> None:

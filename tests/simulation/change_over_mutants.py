@@ -46,15 +46,3 @@ def waiting_outlives_the_change_over(
 ) -> None:
     if not isinstance(after, ConsumerGroup):
         end_waiting(unit, before, after, now_ms)
-
-
-@instead_of(
-    "a member that waited for the leader has a long session when another rebalance begins",
-    rows,
-    "_end_waiting",
-)
-def waiting_outlives_the_rebalance(
-    end_waiting: Any, unit: Any, before: Any, after: Any, now_ms: int
-) -> None:
-    if after.state.value != "PreparingRebalance":
-        end_waiting(unit, before, after, now_ms)
