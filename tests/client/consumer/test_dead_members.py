@@ -8,7 +8,6 @@ written. Sessions are five minutes here, so that none of them ends unless a test
 from __future__ import annotations
 
 import gc
-import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import pytest
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import CorruptDatabaseError, StorageError
+from eosdb.events.encoding import members_of
 from eosdb.store.file import locks
 from eosdb.system.road import road
 from eosdb.testing import FaultyTransport
@@ -67,7 +67,7 @@ def write(db: eosdb.Database) -> None:
 def members(db: eosdb.Database) -> list[str]:
     """The names of those that are stored: `describe_group` leaves out the dead (decisions/0076)."""
     rows = db.query("SELECT members FROM groups WHERE group_id = 'g'").rows
-    return [m["client_id"] for (stored,) in rows for m in json.loads(stored)]
+    return [m.client_id for (stored,) in rows for m in members_of(stored)]
 
 
 def changes(db: eosdb.Database) -> int:
@@ -80,7 +80,7 @@ def numbers(path: Path) -> list[int]:
     """Of their locks, as they are stored."""
     with sqlite3.connect(path) as file:
         ((stored,),) = file.execute("SELECT members FROM groups").fetchall()
-    return [m.get("owner_lock", 0) for m in json.loads(stored)]
+    return [m.owner_lock for m in members_of(stored)]
 
 
 def test_one_that_waits_takes_over_from_one_that_died(process: Open, clock: ManualClock) -> None:
