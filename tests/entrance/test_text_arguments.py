@@ -148,7 +148,7 @@ TAKES_NO_TEXT = {
     "int", "int | None", "bool", "Callable[[], bool]", "Callable[[Acl], bool]", "Progress | None",
     "OnDelivery | None", "OnChange | None", "Collection[tuple[int, int]] | None",
     "Callable[[bytes], MadeKey] | None", "Callable[[bytes], MadeValue] | None", "Any",
-    "Transport | AnyBroker | None", "Handlers[MadeKey, MadeValue]", "SentRecords | None",
+    "Transport | LocalBroker | None", "Handlers[MadeKey, MadeValue]", "SentRecords | None",
     "Request[A]", "Limits | None", "Interfere | None", "UUID | None",
     "Mapping[TopicPartition, UUID] | None", "Mapping[str, UUID] | None",
     "Mapping[UUID, Collection[int]] | None",
