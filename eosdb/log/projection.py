@@ -29,13 +29,11 @@ from eosdb.model.values import PARTITIONS_MAX, TopicPartition
 from eosdb.store.counters import set_counter
 from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import signed
-from eosdb.store.writing.insertion import FoldedInsertion
 from eosdb.store.writing.table import Table
 from eosdb.store.writing.unit import Folding
 
 _TIME_INDEX_INTERVAL_BYTES: Final = 65_536
 """The bytes between two entries of the time index (Kafka: index.interval.bytes)."""
-_TIME_INDEX_ENTRY: Final = FoldedInsertion("time_index", ("partition_id", "timestamp", '"offset"'))
 _TIME_INDEX: Final = Table("time_index", "partition_id timestamp offset", "partition_id timestamp")
 _CUT_TIME_INDEX: Final = _TIME_INDEX.deletion('partition_id = ? AND "offset" <= ?')
 _HORIZONS: Final = Table("delete_horizons", "partition_id offset since", "partition_id offset")
@@ -145,7 +143,7 @@ def _grow(
         pending, clean, snapshot, _, cleaned_sum,
     ) = partition  # fmt: skip
     if pending >= _TIME_INDEX_INTERVAL_BYTES and newest > indexed:
-        unit.insert(_TIME_INDEX_ENTRY, (id_, newest, end_before))
+        unit.insert(_TIME_INDEX.rows, (id_, newest, end_before))
         indexed, pending = newest, 0
     if max_timestamp <= newest:
         max_timestamp, max_timestamp_offset = newest, newest_at

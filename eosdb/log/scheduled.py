@@ -27,22 +27,18 @@ from eosdb.model.values import (
     TopicPartition,
     waiting_partition,
 )
-from eosdb.store.schema.newest import Statement
-from eosdb.store.writing.insertion import FoldedInsertion
+from eosdb.store.writing.table import Table
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Folding, Unit
 
 Source = Unit | sqlite3.Connection
 BYTES_PER_UNIT: Final = 1024 * 1024
 """A unit that delivers ends after the record that reaches this size."""
-_ADD: Final = FoldedInsertion("eosdb_scheduled", ("partition_id", '"offset"', "due", "producer_id"))
-_COMMIT: Final = Statement(
-    "UPDATE {eosdb_scheduled} SET producer_id = -1 "
-    "WHERE partition_id = ? AND producer_id = ? AND producer_id >= 0"
+_SCHEDULED: Final = Table(
+    "eosdb_scheduled", "partition_id offset due producer_id", "partition_id offset"
 )
-_ABORT: Final = Statement(
-    "DELETE FROM {eosdb_scheduled} WHERE partition_id = ? AND producer_id = ? AND producer_id >= 0"
-)
-_REMOVE: Final = Statement('DELETE FROM {eosdb_scheduled} WHERE partition_id = ? AND "offset" = ?')
+_IN_TRANSACTION: Final = "partition_id = ? AND producer_id = ? AND producer_id >= 0"
+_COMMIT: Final = _SCHEDULED.set("producer_id = -1", _IN_TRANSACTION)
+_ABORT: Final = _SCHEDULED.deletion(_IN_TRANSACTION)
 NEXT_DUE: Final = "SELECT due FROM eosdb_scheduled WHERE producer_id = -1 ORDER BY due LIMIT 1"
 _WAITING: Final = f"""
     SELECT s.partition_id, p.topic, p.partition, s."offset", s.due, r.key, r.value, r.headers, r.content
@@ -85,7 +81,7 @@ class Waiting(NamedTuple):
 
 def added(unit: Folding, event: RecordsScheduled, position: int) -> None:
     for at, due in enumerate(event.due, event.base_offset):
-        unit.insert(_ADD, (event.partition_id, at, due, event.producer_id))
+        unit.insert(_SCHEDULED.rows, (event.partition_id, at, due, event.producer_id))
     unit.memos[Due].by(min(event.due))
 
 
@@ -97,7 +93,7 @@ def decided(unit: Folding, event: MarkerWritten) -> None:
 
 
 def removed(unit: Folding, event: ScheduledRecordsRemoved, position: int) -> None:
-    unit.executemany(_REMOVE, [(event.partition_id, offset) for offset in event.offsets])
+    unit.executemany(_SCHEDULED.delete, [(event.partition_id, offset) for offset in event.offsets])
 
 
 # -- reading ----------------------------------------------------------------------------------------

@@ -16,38 +16,24 @@ from eosdb.log.checksum import RANGE
 from eosdb.log.partition_rows import Partition
 from eosdb.model.damage import reads
 from eosdb.model.fetched import AbortedTransaction
-from eosdb.store.schema.newest import Statement
 from eosdb.store.schema.row_checksum import row_checksum
-from eosdb.store.writing.insertion import FoldedInsertion
+from eosdb.store.writing.table import Table
 from eosdb.store.writing.unit import Folding
 
-_SELECT: Final = (
-    "SELECT producer_id, first_offset, last_offset, last_stable_offset, previous_offset, checksum "
-    "FROM {transaction_index} WHERE partition_id = ? AND last_offset >= ? ORDER BY last_offset"
+_INDEX: Final = Table(
+    "transaction_index",
+    "partition_id producer_id first_offset last_offset last_stable_offset previous_offset checksum",
+    "partition_id last_offset",
 )
-_FROM: Final = Statement(_SELECT)
-_NEXT: Final = Statement(f"{_SELECT} LIMIT 1")
-_PREVIOUS: Final = Statement(
-    "SELECT previous_offset FROM {transaction_index} WHERE partition_id = ? AND last_offset = ?"
-)
+_AT_OR_AFTER: Final = "partition_id = ? AND last_offset >= ? ORDER BY last_offset"
+_FROM: Final = _INDEX.where(_AT_OR_AFTER)
+_NEXT: Final = _INDEX.where(f"{_AT_OR_AFTER} LIMIT 1")
+_DELETE_BELOW: Final = _INDEX.deletion("partition_id = ? AND last_offset < ?")
 _PRODUCERS: Final = (
     f'SELECT producer_id + 0, "offset", is_transactional + 0 {RANGE} AND control IS NULL '
     'AND +partition_id = asked ORDER BY "offset"'
 )
 """`+ 0` converts a value to a number as the record's checksum does: an empty blob counts as 0."""
-_ENTRY: Final = FoldedInsertion(
-    "transaction_index",
-    (
-        "partition_id", "producer_id", "first_offset", "last_offset", "last_stable_offset",
-        "previous_offset", "checksum",
-    ),
-)  # fmt: skip
-_DELETE: Final = Statement(
-    "DELETE FROM {transaction_index} WHERE partition_id = ? AND last_offset = ?"
-)
-_DELETE_BELOW: Final = Statement(
-    "DELETE FROM {transaction_index} WHERE partition_id = ? AND last_offset < ?"
-)
 
 
 def search(
@@ -101,7 +87,7 @@ def linked(
     """Yield the entries from `fetch_offset` on. Each must refer to the previous one: raises
     CorruptDatabaseError for an altered or missing entry."""
     last = None
-    for *columns, previous, checksum in rows:
+    for _, *columns, previous, checksum in rows:
         numbers = (partition.partition_id, *columns, previous)
         if row_checksum(*numbers) != checksum or set(map(type, numbers)) != {int}:
             raise _damaged(
@@ -127,7 +113,7 @@ def _damaged(partition: Partition, what: str) -> CorruptDatabaseError:
 
 def add(unit: Folding, partition_id: int, entry: AbortedTransaction, previous_offset: int) -> None:
     """Projection only: add an entry after the one that ends at `previous_offset` (-1: none)."""
-    unit.insert(_ENTRY, (partition_id, *entry, previous_offset))
+    unit.insert(_INDEX.rows, (partition_id, *entry, previous_offset))
 
 
 def forget_below(unit: Folding, partition_id: int, log_start_offset: int) -> None:
@@ -139,17 +125,18 @@ def forget(unit: Folding, partition_id: int, last_offsets: Sequence[int], newest
     """Projection only: delete the entries that end at these offsets, and relink the others. `newest` is
     the last offset of the last entry. Returns the last offset of the last entry that remains."""
     for last_offset in last_offsets:
-        found = unit.execute(_PREVIOUS, (partition_id, last_offset)).fetchone()
+        found = unit.execute(_INDEX.at_key, (partition_id, last_offset)).fetchone()
         if found is None:
             continue
-        unit.execute(_DELETE, (partition_id, last_offset))
+        previous = found[-2]
+        unit.execute(_INDEX.delete, (partition_id, last_offset))
         row = unit.execute(_NEXT, (partition_id, last_offset)).fetchone()
         if row is None:
-            newest = found[0]
+            newest = previous
             continue
-        *entry, _, _ = row
-        unit.execute(_DELETE, (partition_id, entry[2]))
-        add(unit, partition_id, AbortedTransaction._make(entry), found[0])
+        _, *entry, _, _ = row
+        unit.execute(_INDEX.delete, (partition_id, entry[2]))
+        add(unit, partition_id, AbortedTransaction._make(entry), previous)
     return newest
 
 

@@ -23,9 +23,7 @@ from eosdb.store import space, wal
 from eosdb.store.file import failures, forking
 from eosdb.store.file.connection import connect, hearing
 from eosdb.store.file.failures import translated
-from eosdb.store.schema import newest
 from eosdb.store.schema.new_file import forget_unfinished, unfinished_name
-from eosdb.store.schema.newest import GIVES_PAGES_BACK
 from eosdb.store.store import Store
 from eosdb.store.writing.writer import Writer
 
@@ -34,8 +32,7 @@ _PAGES_A_STEP: Final = 256
 
 
 def compact(core: Core, *, on_progress: Progress | None = None) -> CompactReport:
-    """Rewrite the file without its free pages, in one commit, so that it shrinks. A file of an earlier
-    eosdb returns pages by itself from then on.
+    """Rewrite the file without its free pages, in one commit, so that it shrinks.
 
     Readers are not affected; writers wait until it is done, at most `lock_timeout_ms`. It temporarily needs
     disk space of twice the compacted file. `on_progress(done, total)` counts pages; if it raises, nothing
@@ -89,8 +86,6 @@ def _write_beside(
             report(min(written, used), 2 * used)
 
     report(0, 2 * used)
-    if not space.gives_back(reader) and not newest.of(reader).is_adopted:
-        reader.execute(GIVES_PAGES_BACK)  # VACUUM applies this setting to the copy.
     try:
         # SQLite's write lock stops all programs from changing the content; the writer mutex stops only
         # eosdb's.

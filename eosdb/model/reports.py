@@ -62,7 +62,7 @@ class ProcessReport(Tabular):
     """Counts of a processor since it was created.
 
     `processed` counts the records whose handler succeeded, `produced` the records that it returned.
-    `retried` and `dead_lettered` count the records sent to a retry topic or the dead letter topic,
+    `retried` and `dead_lettered` count the records that wait for a retry or went to the dead letter topic,
     `postponed` the records whose handler raised RetryAt. `failed` counts failed calls of the handler,
     `commits` and `aborts` transactions. `metrics` is the value of `Processor.metrics`.
     """

@@ -36,7 +36,7 @@ def pages(connection: sqlite3.Connection) -> Pages:
 
 
 def gives_back(connection: sqlite3.Connection) -> bool:
-    """Whether the file can return pages. A file of an earlier eosdb cannot until it is compacted."""
+    """Whether the file can return pages; an adopted file may not."""
     (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
     return bool(mode == _INCREMENTAL)
 

@@ -51,25 +51,11 @@ def pragma(path: Path, name: str) -> object:
         return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-def as_made_before(path: Path) -> None:
-    """As an eosdb made it that knew nothing of free pages."""
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA auto_vacuum=NONE")
-        connection.execute("VACUUM")
-        assert connection.execute("PRAGMA auto_vacuum").fetchone() == (0,)
-
-
 def leftovers(path: Path) -> list[str]:
     return [name for name in os.listdir(path.parent) if "unfinished" in name]
 
 
-@pytest.mark.parametrize("is_old", [False, True], ids=["new", "of an earlier eosdb"])
-def test_a_file_shrinks_and_holds_what_it_held(
-    db_path: Path, clock: eosdb.ManualClock, is_old: bool
-) -> None:
-    eosdb.connect(db_path, clock=clock).close()
-    if is_old:
-        as_made_before(db_path)
+def test_a_file_shrinks_and_holds_what_it_held(db_path: Path, clock: eosdb.ManualClock) -> None:
     with eosdb.connect(db_path, clock=clock) as db:
         values = fill(db)
         before, size = dump_state(db_path), db_path.stat().st_size

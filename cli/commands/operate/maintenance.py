@@ -140,7 +140,6 @@ def compact(session: Session) -> None:
     """Shrink the file: rewrite it without its free pages, in one commit.
 
     Readers continue meanwhile, writers wait. It needs free disk space for twice the compacted file.
-    A file created by an earlier eosdb releases free pages automatically afterwards.
 
     \b
     Example:

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from eosdb.model.damage import reads
 from eosdb.store.schema.newest import Statement
+from eosdb.store.writing.insertion import FoldedInsertion
 from eosdb.store.writing.unit import Folding, Parameters
 
 V = TypeVar("V")
@@ -36,6 +37,8 @@ class Table:
         self.at_key: Final = self.where(at_key)
         """The SELECT of the row with a key."""
         self.insert: Final = Statement(f"INSERT {self._row}")
+        self.rows: Final = FoldedInsertion(name, names)
+        """INSERT for `Folding.insert`, which joins many rows; a last column `checksum` is computed."""
         self.ignore: Final = Statement(f"INSERT OR IGNORE {self._row}")
         self.replace: Final = Statement(f"INSERT OR REPLACE {self._row}")
         changes = ", ".join(f"{name} = ?" for name in self._changing or self._key)
