@@ -18,7 +18,7 @@ from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.errors import EosdbError
 from eosdb.events.kinds import Event, TopicConfigAltered
 from eosdb.log import partition_rows, retention, topics
-from eosdb.log.append import Attempts
+from eosdb.log.attempts import Attempts
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
 from eosdb.model.metrics import Metrics

@@ -16,7 +16,7 @@ from eosdb import errors
 from eosdb.broker.core import Core, Write, prepares
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import append as log_append
-from eosdb.log import partition_rows, scheduled, topics
+from eosdb.log import attempts, partition_rows, scheduled, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.model import requests
 from eosdb.model.metrics import Metrics
@@ -200,7 +200,7 @@ def _join(
     first = prepared[next(iter(joining))]
     producer = ProducerIdAndEpoch(first.producer_id, first.producer_epoch)
     for tp, partition in joining.items():
-        log_append.note_attempt(unit, partition.partition_id, prepared[tp], core.attempts)
+        attempts.note_attempt(unit, partition.partition_id, prepared[tp], core.attempts)
     transaction_rows.join(
         unit, request.transactional_id, producer, request.version, request.now,
         tps=frozenset(joining),
@@ -222,8 +222,7 @@ def _append(
     begins: bool,
 ) -> ProduceResult:
     transactional_id = request.transactional_id if batch.is_transactional else None
-    attempts = core.attempts
-    log_append.check_overtakes_nothing(unit, partition.partition_id, batch, attempts)
+    attempts.check_overtakes_nothing(unit, partition.partition_id, batch, core.attempts)
     result = log_append.append(
         unit,
         partition,
@@ -233,7 +232,7 @@ def _append(
         transactional_id=transactional_id,
         begins=begins,
     )
-    attempts.forget(partition.partition_id, batch.producer_id)
+    core.attempts.forget(partition.partition_id, batch.producer_id)
     return result
 
 

@@ -1,19 +1,12 @@
 """Appends to a partition, inside a write unit: decide, record the event, write the record rows.
 
 The rules are in `producer_state`; `projection` folds the resulting state from the event alone.
-
-No batch may overtake a rejected one (Kafka: VerificationStateEntry). A partition accepts any first sequence
-of an unknown producer (KIP-360). If its first batch is rejected, because the partition is not part of the
-transaction, the next batch, already in flight, would become the first of the log. So the lowest rejected
-sequence is kept in memory, as in Kafka, until the partition knows the producer, and no batch may begin
-above it. A batch that could overtake is in flight to this process, so it is lost if the process ends.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import threading
-from typing import Final, NamedTuple
+from typing import Final
 
 from eosdb import errors
 from eosdb.events.kinds import BatchAppended, MarkerWritten, RecordsScheduled
@@ -32,11 +25,11 @@ from eosdb.log.producer_state import (
     is_ahead,
     judge,
     judge_by_rows,
-    nearest_serial,
     round_of,
     sequence_of,
     used_before,
 )
+from eosdb.log.record_rows import RECORD, insert_records
 from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.notices import catalog
 from eosdb.model.topic_config import TopicConfig
@@ -49,118 +42,12 @@ from eosdb.model.values import (
     ProducerIdAndEpoch,
     TimestampType,
 )
-from eosdb.native import accelerator
 from eosdb.store.schema.event_names import member
-from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit
-
-_MOST: Final = 10_000
-"""The most producers with stored attempts; the oldest is dropped first."""
-
-
-class Tried(NamedTuple):
-    """The attempts of a producer to append to a partition that does not know it."""
-
-    producer_epoch: int
-    lowest_sequence: int
-
-
-def after_trying(before: Tried | None, producer_epoch: int, base_sequence: int) -> Tried:
-    """Return the state after this attempt: a newer epoch resets it, an older one leaves it unchanged."""
-    if before is None or producer_epoch > before.producer_epoch:
-        return Tried(producer_epoch, base_sequence)
-    is_lower = nearest_serial(base_sequence, before.lowest_sequence) < before.lowest_sequence
-    if producer_epoch == before.producer_epoch and is_lower:
-        return Tried(producer_epoch, base_sequence)
-    return before
-
-
-def overtakes(tried: Tried | None, base_sequence: int) -> bool:
-    """Whether a batch with a lower sequence has failed and awaits its retry."""
-    if tried is None:
-        return False
-    return nearest_serial(base_sequence, tried.lowest_sequence) > tried.lowest_sequence
-
-
-class Attempts:
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._tried: dict[tuple[int, int], Tried] = {}
-
-    def note(
-        self, partition_id: int, producer_id: int, producer_epoch: int, base_sequence: int
-    ) -> None:
-        """Note a batch of a producer that the partition does not know, before it is accepted or
-        rejected."""
-        key = (partition_id, producer_id)
-        with self._lock:
-            self._tried[key] = after_trying(
-                self._tried.pop(key, None), producer_epoch, base_sequence
-            )
-            if len(self._tried) > _MOST:
-                del self._tried[next(iter(self._tried))]
-
-    def lowest(self, partition_id: int, producer_id: int, base_sequence: int) -> int | None:
-        """Return the sequence that has to come before this one; None if there is none."""
-        tried = self._tried.get((partition_id, producer_id))
-        return tried.lowest_sequence if tried and overtakes(tried, base_sequence) else None
-
-    def forget(self, partition_id: int, producer_id: int) -> None:
-        """Drop the producer's attempts, because the partition knows it now. If the commit still fails,
-        the file refuses the batch and all later ones (decisions/0054)."""
-        if self._tried:
-            with self._lock:
-                self._tried.pop((partition_id, producer_id), None)
-
 
 _DAY_MS: Final = 86_400_000
 _FUTURE_MS: Final = 3_600_000
 """Kafka's message.timestamp.after.max.ms, by default."""
-
-
-class _Numbers(NamedTuple):
-    """The numeric columns of a row that its batch determines."""
-
-    partition_id: int
-    offset: int
-    timestamp: int
-    timestamp_type: int
-    producer_id: int
-    is_transactional: int
-    producer_epoch: int
-    sequence: int
-    sequence_round: int
-    position: int
-
-
-_CONTENT: Final = ("control", "key", "value", "headers", "checksum")
-"""The other columns of a row; the last is the sum of its content."""
-_STORED: Final = (
-    "partition_id", "offset", "timestamp", "timestamp_type", "key", "value", "headers", "producer_id",
-    "producer_epoch", "sequence", "sequence_round", "is_transactional", "control", "position", "checksum",
-)  # fmt: skip
-"""The columns in the order of the table. SQLite copies each value once more if an INSERT has another."""
-
-
-def _inserting(terms: dict[str, str]) -> str:
-    """SQL: insert rows of the columns with these names, or of these terms in their place."""
-    names = {name: f'"{name}"' for name in _STORED}
-    values = ",".join((names | terms).values())
-    return f"INSERT INTO records ({','.join(names.values())}) SELECT {values} FROM "
-
-
-def _insert_sql(rows: int) -> str:
-    terms = {name: f'"{name}"' for name in _Numbers._fields + _CONTENT}
-    # decisions/0059: `?` has no number, so an inner SELECT names each value that is used twice.
-    named = ",".join(f"column{place} AS {name}" for place, name in enumerate(terms.values(), 1))
-    values = ",".join([f"({','.join('?' * len(terms))})"] * rows)
-    return (
-        _inserting({"checksum": checksum.stored(terms)})
-        + f"(SELECT {named} FROM (VALUES {values}) AS given)"
-    )
-
-
-_RECORD: Final = Insertion("records", _insert_sql)
 
 
 def append(
@@ -222,7 +109,7 @@ def store(
     position = unit.record(event)
     reach(Failpoint.APPEND_RECORDED)
     try:
-        _insert_records(unit, event, position, batch, times, int(is_log_append_time))
+        insert_records(unit, event, position, batch, times, int(is_log_append_time))
     except sqlite3.IntegrityError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_UNIQUE or event.base_sequence < 0:
             raise
@@ -369,7 +256,7 @@ def append_marker(
         producer_id, producer_epoch, coordinator_epoch, control,
     ))  # fmt: skip
     position = unit.record(event)
-    unit.insert(_RECORD, (
+    unit.insert(RECORD, (
         partition.partition_id, offset, now_ms, 0, producer_id, 1, producer_epoch, NO_SEQUENCE, 0, position,
         control, None, None, None, checksum.MARKER,
     ))  # fmt: skip
@@ -396,25 +283,6 @@ def check_begins_at_zero(unit: Unit, partition_id: int, batch: PreparedBatch) ->
         raise errors.OutOfOrderSequenceNumberError(
             f"producer {batch.producer_id}, epoch {batch.producer_epoch}: got sequence "
             f"{batch.base_sequence}, expected 0, the first of the transaction in this partition"
-        )
-
-
-def note_attempt(unit: Unit, partition_id: int, batch: PreparedBatch, attempts: Attempts) -> None:
-    """Note a batch that is about to join a transaction, in case it is rejected."""
-    if producer_rows.load(unit, partition_id, batch.producer_id) is None:
-        attempts.note(partition_id, batch.producer_id, batch.producer_epoch, batch.base_sequence)
-
-
-def check_overtakes_nothing(
-    unit: Unit, partition_id: int, batch: PreparedBatch, attempts: Attempts
-) -> None:
-    """Reject a first batch if a lower sequence was rejected and its retry is due. Raises
-    OutOfOrderSequenceNumberError."""
-    lowest = attempts.lowest(partition_id, batch.producer_id, batch.base_sequence)
-    if lowest is not None and producer_rows.load(unit, partition_id, batch.producer_id) is None:
-        raise errors.OutOfOrderSequenceNumberError(
-            f"producer {batch.producer_id}, epoch {batch.producer_epoch}: got sequence "
-            f"{batch.base_sequence}, expected {lowest}, which was rejected before"
         )
 
 
@@ -466,7 +334,7 @@ def _newest_stored_serial(
     unit: Unit, partition_id: int, producer_id: int, producer_epoch: int
 ) -> int:
     row = unit.select(
-        _RECORD,
+        RECORD,
         "SELECT sequence_round, sequence FROM records WHERE partition_id = ? AND producer_id = ? "
         "AND producer_epoch = ? AND sequence >= 0 ORDER BY sequence_round DESC, sequence DESC LIMIT 1",
         (partition_id, producer_id, producer_epoch),
@@ -506,73 +374,7 @@ def _stored_range(
     return StoredRange(Duplicate(offset, offset + count - 1), count, occupied=True)
 
 
-_FEW: Final = 8
-"""Batches of up to this many records share statements with others."""
-
-
 _PLACE: Final = (
     f"SELECT {member(BatchAppended, 'base_offset')}, {member(BatchAppended, 'count')} "
     "FROM eosdb_journal WHERE position = ?"
 )
-
-
-def _insert_records(
-    unit: Unit,
-    event: BatchAppended,
-    position: int,
-    batch: PreparedBatch,
-    timestamps: list[int],
-    timestamp_type: int,
-) -> None:
-    sequenced = event.base_sequence >= 0
-
-    def numbers(at: int, timestamp: int) -> tuple[int, ...]:
-        serial = event.base_sequence + at
-        round_, sequence = divmod(serial, SEQUENCE_COUNT) if sequenced else (0, NO_SEQUENCE)
-        return (
-            event.partition_id, event.base_offset + at, timestamp, timestamp_type, event.producer_id,
-            int(event.is_transactional), event.producer_epoch, sequence, round_, position,
-        )  # fmt: skip
-
-    if batch.count == 1:
-        text = batch.headers[0] if batch.headers else None
-        first = numbers(0, timestamps[0])
-        unit.insert(_RECORD, (*first, None, *batch.payload, text, *batch.content_sums))
-        return
-    is_large = batch.count > _FEW
-    if is_large and _inserted_at_once(
-        unit, batch, timestamps, _Numbers(*numbers(0, timestamps[0]))
-    ):
-        return
-    times = timestamps if len(timestamps) > 1 else timestamps * batch.count
-    payload, headers = iter(batch.payload), batch.headers or [None] * batch.count
-    contents = zip(times, payload, payload, headers, batch.content_sums, strict=True)
-    rows = [(*numbers(i, time), None, *rest) for i, (time, *rest) in enumerate(contents)]
-    unit.insert(_RECORD, *rows)
-    if is_large:
-        unit.write_waiting()
-
-
-_ONCE: Final = (
-    "partition_id", "timestamp_type", "producer_id", "producer_epoch", "sequence_round",
-    "is_transactional", "position",
-)  # fmt: skip
-_AT_ONCE: Final = _inserting(dict.fromkeys(_ONCE, "?") | {"control": "NULL"}) + "eosdb_batch"
-
-
-def _inserted_at_once(
-    unit: Unit, batch: PreparedBatch, timestamps: list[int], first: _Numbers
-) -> bool:
-    """Insert the batch's rows by one statement of the accelerator. Returns False, without a write, if it
-    cannot."""
-    module = accelerator.rows()
-    if module is None or first.sequence + batch.count > SEQUENCE_COUNT:
-        return False
-    once = [getattr(first, name) for name in _ONCE]
-    columns = (batch.payload, batch.headers, timestamps, batch.content_sums)
-    try:
-        module.inserted(lambda: unit.execute(_AT_ONCE, once), *columns, first)
-    except (sqlite3.IntegrityError, ValueError, OverflowError):
-        # decisions/0060: SQLite has undone the statement; Python code then finds and reports the fault.
-        return False
-    return True

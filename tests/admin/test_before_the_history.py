@@ -11,7 +11,7 @@ import pytest
 
 import eosdb
 from eosdb import BrokerConfig, ManualClock, TopicPartition, TransactionToken
-from eosdb.maintenance import housekeeping
+from eosdb.maintenance import history
 from tests.classic import transactional
 from tests.conftest import START_MS
 
@@ -63,7 +63,7 @@ def baselines(db: eosdb.Database, clock: ManualClock) -> Iterator[int]:
     everything_goes = BrokerConfig(history_retention_ms=0)
     at = 0
     while moved := db._store.write(
-        lambda unit: housekeeping.advance(unit, everything_goes, clock.time_ms())
+        lambda unit: history.advance(unit, everything_goes, clock.time_ms())
     ):
         at += moved
         yield at
@@ -74,7 +74,7 @@ def baselines(db: eosdb.Database, clock: ManualClock) -> Iterator[int]:
 def test_an_outcome_is_what_it_was_or_not_known_and_the_cut_the_same(
     tmp_path: Path, seed: int, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "EVENTS_PER_UNIT", 17)
+    monkeypatch.setattr(history, "EVENTS_PER_UNIT", 17)
     clock = ManualClock(START_MS)
     config = BrokerConfig(history_retention_ms=-1, history_retention_bytes=-1)
     with eosdb.connect(tmp_path / "a.db", clock=clock, config=config, durability="off") as db:
@@ -130,7 +130,7 @@ def test_back_to_the_baseline_and_no_further(
             db.restore_to(tmp_path / f"before-{position}.db", position)
             with eosdb.connect(tmp_path / f"before-{position}.db", clock=clock) as then:
                 seen[position] = [*then.query("SELECT * FROM all_records").rows]
-        monkeypatch.setattr(housekeeping, "EVENTS_PER_UNIT", 17)
+        monkeypatch.setattr(history, "EVENTS_PER_UNIT", 17)
         at = next(at for at in baselines(db, clock) if at > last // 2)
         ((begun, time, *_),) = db.query("SELECT * FROM eosdb_baseline").rows
         assert begun == at == db.info()["history_position"]

@@ -10,7 +10,7 @@ import pytest
 import eosdb
 from eosdb import Record, RecordBatch
 from eosdb.errors import ApiError
-from eosdb.log.append import Attempts, Tried, after_trying, overtakes
+from eosdb.log.attempts import Attempts, Tried, after_trying, overtakes
 from tests.requests import TP
 
 pytestmark = pytest.mark.both_roads

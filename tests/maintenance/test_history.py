@@ -14,7 +14,7 @@ import eosdb
 from eosdb import BrokerConfig, ManualClock, OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.coordinator.projection import apply
 from eosdb.events.kinds import KINDS
-from eosdb.maintenance import housekeeping
+from eosdb.maintenance import history
 from eosdb.store import baseline, journal
 from eosdb.store.schema.newest import BASELINE_TABLE, in_baseline, materialized_tables
 from eosdb.store.writing.unit import late
@@ -105,13 +105,13 @@ def test_folding_any_event_touches_tables_of_the_baseline_alone(full: Path) -> N
 def test_wherever_the_baseline_is_verify_and_rebuild_begin_there(
     full: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "EVENTS_PER_UNIT", 7)
+    monkeypatch.setattr(history, "EVENTS_PER_UNIT", 7)
     right = dump_state(full)
     clock = ManualClock(START_MS + 20 * DAY_MS)
     with opened(full, clock, history_retention_ms=-1, history_retention_bytes=-1) as db:
         config = BrokerConfig(history_retention_ms=0)
         steps = 0
-        while db._store.write(lambda unit: housekeeping.advance(unit, config, clock.time_ms())):
+        while db._store.write(lambda unit: history.advance(unit, config, clock.time_ms())):
             steps += 1
             if steps % 8 == 0:
                 report = db.verify()
@@ -132,7 +132,7 @@ def test_wherever_the_baseline_is_verify_and_rebuild_begin_there(
 
 def history_is_due(db: eosdb.Database, config: BrokerConfig, clock: ManualClock) -> bool:
     with db._store.read() as connection:
-        return housekeeping.is_due(connection, config, clock.time_ms())
+        return history.is_due(connection, config, clock.time_ms())
 
 
 def positions(db: eosdb.Database) -> list[int]:
@@ -225,8 +225,8 @@ def test_whichever_records_compaction_takes_later_an_event_goes_with_its_last_re
 def test_a_journal_that_is_too_large_is_cut_to_size(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "_MEASURED_PER_UNIT", 400)
-    monkeypatch.setattr(housekeeping, "_UNMEASURED_MAX", 100)
+    monkeypatch.setattr(history, "_MEASURED_PER_UNIT", 400)
+    monkeypatch.setattr(history, "_UNMEASURED_MAX", 100)
     limit = 400_000
     with opened(tmp_path / "a.db", clock, history_retention_bytes=limit) as db:
         db.admin.create_topic("t")
@@ -276,7 +276,7 @@ def test_transactions_go_on_over_a_history_that_ends(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that was open before the baseline is committed behind it, and another aborted."""
-    monkeypatch.setattr(housekeeping, "EVENTS_PER_UNIT", 3)
+    monkeypatch.setattr(history, "EVENTS_PER_UNIT", 3)
     with opened(tmp_path / "a.db", clock, history_retention_ms=0) as db:
         db.admin.create_topic("t")
         for i in range(8):

@@ -8,7 +8,7 @@ from unittest import mock
 
 from eosdb.broker import group_offsets as offset_requests
 from eosdb.client.consumer.membership import Membership
-from eosdb.coordinator import coordinator, leadership, projection
+from eosdb.coordinator import due_work, leadership, projection
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.transactions import decisions, producer_ids, state
 from eosdb.coordinator.transactions import rows as transaction_rows
@@ -90,9 +90,9 @@ def nothing_times_out() -> Any:
     return both(
         mock.patch.object(transaction_rows, "first_timed_out", return_value=None),
         mock.patch.object(
-            coordinator,
+            due_work,
             "_NEXT",
-            coordinator._NEXT.replace(transaction_rows.NEXT_TIMEOUT, "SELECT 1 WHERE 0"),
+            due_work._NEXT.replace(transaction_rows.NEXT_TIMEOUT, "SELECT 1 WHERE 0"),
         ),
     )
 

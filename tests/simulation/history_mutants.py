@@ -6,7 +6,7 @@ from typing import Any
 
 from eosdb.events.kinds import MarkerWritten
 from eosdb.log import compaction, retention
-from eosdb.maintenance import housekeeping
+from eosdb.maintenance import history
 from tests.simulation.planting import both, instead_of, mutant, replaced
 
 
@@ -18,7 +18,7 @@ def _moved(by: int) -> Any:
 
         return moved
 
-    return replaced(housekeeping, "_after", make)
+    return replaced(history, "_after", make)
 
 
 @mutant("the baseline says that it is one event before where it is")
@@ -31,7 +31,7 @@ def baseline_one_event_late() -> Any:
     return _moved(1)
 
 
-@instead_of("the baseline leaves out markers", housekeeping, "_fold")
+@instead_of("the baseline leaves out markers", history, "_fold")
 def baseline_leaves_out_markers(fold: Any, unit: Any, due: Any) -> Any:
     return fold(unit, [found for found in due if type(found.event) is not MarkerWritten])
 
@@ -47,12 +47,12 @@ def baseline_torn() -> Any:
 
         return folded
 
-    return replaced(housekeeping, "_fold", make)
+    return replaced(history, "_fold", make)
 
 
 @mutant("the events of stored records are trimmed, too")
 def needed_events_are_trimmed() -> Any:
-    return replaced(housekeeping, "_has_rows", lambda _: lambda unit, event: False)
+    return replaced(history, "_has_rows", lambda _: lambda unit, event: False)
 
 
 @mutant("events before the baseline stay when their records are deleted")

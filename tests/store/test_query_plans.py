@@ -16,11 +16,11 @@ import pytest
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.admin import outcome
-from eosdb.coordinator import coordinator
+from eosdb.coordinator import due_work
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
-from eosdb.log import append, once, partition_rows, producer_rows, transaction_index
+from eosdb.log import once, partition_rows, producer_rows, record_rows, transaction_index
 from eosdb.log.reading import block, by_time
 from eosdb.native import accelerator
 from eosdb.store.file.presence import PresentConnection
@@ -39,9 +39,9 @@ HOT = {
     "a transactional id": transaction_rows.TRANSACTIONAL_IDS.at_key,
     "the next time-out": transaction_rows.NEXT_TIMEOUT,
     "a transaction that timed out": transaction_rows._TIMED_OUT,
-    "the transaction that ends last": coordinator._TRANSACTION,
-    "the rebalance that ends last": coordinator._REBALANCE,
-    "the session that ends last": coordinator._SESSION,
+    "the transaction that ends last": due_work._TRANSACTION,
+    "the rebalance that ends last": due_work._REBALANCE,
+    "the session that ends last": due_work._SESSION,
     "the id that expires next": transaction_rows.OLDEST_IDLE,
     "the offset that expires next": group_offsets.OLDEST,
     "the newest transitions of an id": outcome._NEWEST_FIRST,
@@ -58,7 +58,7 @@ HOT = {
     "times from an offset on": by_time._TIMES,
     "aborted transactions": transaction_index._FROM,
     "an event": unit._EVENT.statement(1),
-    "records": append._insert_sql(4),
+    "records": record_rows._insert_sql(4),
     "committed records by topic, partition and offset": (
         f"SELECT * FROM committed_records WHERE {IN_VIEW}"
     ),
@@ -129,7 +129,7 @@ NARROW = {
     block._WHOLE_SHOWN: "(partition_id=? AND offset>? AND offset<?)",
     by_time._TIME_INDEX: "(partition_id=? AND timestamp<?)",
     by_time._TIMES: "(partition_id=? AND offset>? AND offset<?)",
-    "SELECT producer_id, first_offset, las": "(partition_id=? AND last_offset>?)",
+    "SELECT partition_id, producer_id, fir": "(partition_id=? AND last_offset>?)",
     "SELECT topic, partition FROM pending_": "pending_group_offsets_group",
 }
 """Searches that must use more of an index than its first column, however long the partition is."""

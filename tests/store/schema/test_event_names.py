@@ -15,7 +15,7 @@ import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.events.encoding import SHAPES, encode
 from eosdb.events.kinds import Event
-from eosdb.maintenance import housekeeping
+from eosdb.maintenance import history
 from eosdb.store.schema.event_names import JOURNAL, member
 from tests.events.test_encoding import any_event
 from tests.store.schema.stored_events import check_views, details, events_of, named
@@ -157,13 +157,13 @@ def test_what_is_left_of_a_history_means_the_same_wherever_it_ends(
     db_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live(db_path)
-    monkeypatch.setattr(housekeeping, "EVENTS_PER_UNIT", 3)
+    monkeypatch.setattr(history, "EVENTS_PER_UNIT", 3)
     config = eosdb.BrokerConfig(history_retention_ms=0)
     keeps = eosdb.BrokerConfig(history_retention_ms=-1, history_retention_bytes=-1)
     with eosdb.connect(db_path, durability="off", config=keeps) as db:
         events = events_of(db_path)
         dumped = [[*db.admin.dump_log(TopicPartition("t", i))] for i in range(3)]
-        while db._store.write(lambda unit: housekeeping.advance(unit, config, 10**6)):
+        while db._store.write(lambda unit: history.advance(unit, config, 10**6)):
             check_views(db_path, events)
             report = db.verify()
             assert report.ok, report.problems

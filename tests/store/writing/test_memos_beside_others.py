@@ -11,7 +11,7 @@ import pytest
 
 import eosdb
 from eosdb.errors import InvalidProducerEpochError, MessageTooLargeError
-from eosdb.maintenance import housekeeping
+from eosdb.maintenance import history
 from eosdb.model.config import BrokerConfig
 from eosdb.store.writing import unit
 
@@ -139,7 +139,7 @@ def refuse_and_forget(other: eosdb.Database, path: Path) -> None:
     refuse_large_values(other, path)
     with other.producer() as producer:
         send(producer, partition=1)
-    while other._store.write(lambda unit: housekeeping.advance(unit, KEEPS_NOTHING, 2**62)):
+    while other._store.write(lambda unit: history.advance(unit, KEEPS_NOTHING, 2**62)):
         pass
 
 
