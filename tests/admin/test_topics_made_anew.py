@@ -11,7 +11,8 @@ import pytest
 import eosdb
 from eosdb import TopicPartition
 from eosdb.admin.tools import Tools
-from eosdb.cli.commands.data.ingest import Ingest, Source
+from eosdb.cli.commands.data.ingest import Ingest
+from eosdb.cli.commands.data.sources import Source
 from eosdb.errors import OffsetOutOfRangeError, UnknownTopicIdError
 from tests.readers import committed_values
 

@@ -18,7 +18,8 @@ import pytest
 import eosdb
 from eosdb import OffsetAndMetadata, Record, TopicPartition
 from eosdb.admin.tools import Tools
-from eosdb.cli.commands.data.ingest import Ingest, Source
+from eosdb.cli.commands.data.ingest import Ingest
+from eosdb.cli.commands.data.sources import Source
 from eosdb.errors import (
     ConcurrentTransactionsError,
     EosdbError,

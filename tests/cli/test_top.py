@@ -15,7 +15,7 @@ import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.cli.commands.top import screen as top_screen
 from eosdb.cli.commands.top import top as top_terminal
-from eosdb.cli.commands.top.screen import TABLES, count
+from eosdb.cli.commands.top.tables import TABLES, count
 from tests.cli import screen
 from tests.cli.conftest import Run
 from tests.cli.screen import Screen

@@ -37,7 +37,8 @@ from eosdb.model.overview import Overview, between
 from eosdb.model.values import TopicPartition
 
 from . import screen as top_screen
-from .screen import DELAY_MAX, DELAY_MIN, Reading, View
+from .screen import DELAY_MAX, DELAY_MIN, View
+from .tables import Reading
 
 # Each line has a fixed position, no wrapping, and names at its end, so a name cannot displace anything.
 # rich's screen does not guarantee this, so only its styles are used.
