@@ -26,7 +26,7 @@ from eosdb.client.processor.config import ProcessConfig, ProcessorConfig, Proces
 from eosdb.client.processor.dead_letters import DeadLetters
 from eosdb.client.processor.handlers import Handler, Results, check_may_begin
 from eosdb.client.processor.processor import Processor
-from eosdb.client.processor.transaction import ProcessorFile
+from eosdb.client.processor.unit_transaction import ProcessorFile
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.transport import DirectTransport, LocalBroker, Transport

@@ -28,10 +28,9 @@ from eosdb.client.processor.record_handler import Attempt, RecordHandler
 from eosdb.client.processor.transaction import (
     FAULTS_OF_RESULTS,
     ProcessingTransaction,
-    ProcessorFile,
     ProducerTransaction,
-    UnitTransaction,
 )
+from eosdb.client.processor.unit_transaction import ProcessorFile, UnitTransaction
 from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import Presence, Transport, presence
 from eosdb.errors import (

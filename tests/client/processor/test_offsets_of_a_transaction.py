@@ -9,7 +9,7 @@ from uuid import UUID
 
 from eosdb import ConsumerGroupMetadata, ManualClock, OffsetAndMetadata, TopicPartition
 from eosdb.client.consumer.consumer import Consumer
-from eosdb.client.processor.transaction import UnitTransaction
+from eosdb.client.processor.unit_transaction import UnitTransaction
 from eosdb.model.metrics import Metrics
 
 ONE, OTHER = TopicPartition("t", 0), TopicPartition("u", 0)
