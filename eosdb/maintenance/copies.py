@@ -27,7 +27,7 @@ from eosdb.store.file.connection import connect, hearing
 from eosdb.store.file.failures import translate_system, translated
 from eosdb.store.file.file_system import LOCKS
 from eosdb.store.schema import file_id
-from eosdb.store.schema.migrate import identify
+from eosdb.store.schema.identify import identify
 from eosdb.store.schema.new_file import FORMAT_AT, ROLLBACK_FORMAT, sync_folder
 from eosdb.store.store import Store
 from eosdb.system.lock_file import LOCK

@@ -27,7 +27,7 @@ from eosdb.store.file import forking
 from eosdb.store.file.connection import connect, hearing, uri
 from eosdb.store.file.failures import translated
 from eosdb.store.file.locks import WriterMutex
-from eosdb.store.schema import file_id, guard, migrate, new_file, newest
+from eosdb.store.schema import file_id, guard, identify, new_file, newest
 from eosdb.store.store import Store
 from eosdb.store.writing.writer import Writer
 from eosdb.system import birth
@@ -97,7 +97,7 @@ def _check_twin(
 ) -> None:
     """Check that the file at `target` is an interrupted run's complete copy of the tables."""
     try:
-        file = migrate.identify(target, patience_ms)
+        file = identify.identify(target, patience_ms)
         if file is None or file.is_published or file.is_adopted:
             why: str | None = "it is not an ordinary eosdb file"
         else:

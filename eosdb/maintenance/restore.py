@@ -30,7 +30,7 @@ from eosdb.store import baseline, journal
 from eosdb.store.file.connection import hearing
 from eosdb.store.schema import file_id, newest
 from eosdb.store.schema.event_names import member
-from eosdb.store.schema.migrate import check_known
+from eosdb.store.schema.identify import check_known
 from eosdb.store.schema.newest import GIVES_PAGES_BACK
 from eosdb.store.schema.row_checksum import signed
 from eosdb.store.writing.unit import Unit

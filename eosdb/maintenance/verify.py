@@ -40,7 +40,7 @@ from eosdb.native import accelerator
 from eosdb.store import baseline, journal
 from eosdb.store.schema import file_id
 from eosdb.store.schema import newest as newest_schema
-from eosdb.store.schema.migrate import check_known
+from eosdb.store.schema.identify import check_known
 from eosdb.store.store import Store
 
 _SERIAL: Final = f"sequence_round * {SEQUENCE_COUNT} + sequence"

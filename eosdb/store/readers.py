@@ -16,7 +16,8 @@ from typing import Final
 from eosdb.store.file.connection import connect, connect_untrusted
 from eosdb.store.file.failures import translate, translated
 from eosdb.store.file.open_files import OpenFiles
-from eosdb.store.schema.migrate import Opened, check_not_upgraded
+from eosdb.store.schema.identify import check_not_upgraded
+from eosdb.store.schema.migrate import Opened
 
 _LOOK_AGAIN_S: Final = 0.05
 """How often a closing thread checks for running readers, in case the last reader does not wake it."""

@@ -46,7 +46,8 @@ from eosdb.store.file.open_files import OpenFiles
 from eosdb.store.file.presence import close_unused
 from eosdb.store.file.watch import Watch, end_idle, watch
 from eosdb.store.readers import Readers
-from eosdb.store.schema.migrate import Opened, check_journal, check_not_upgraded
+from eosdb.store.schema.identify import check_journal, check_not_upgraded
+from eosdb.store.schema.migrate import Opened
 from eosdb.store.writing.group_commit import GroupCommit, UnitRequest
 from eosdb.store.writing.held_unit import HeldUnit
 from eosdb.store.writing.timings import Timings

@@ -32,7 +32,7 @@ from eosdb.store.file.failures import (
 )
 from eosdb.store.file.locks import sync_has_failed
 from eosdb.store.schema import guard
-from eosdb.store.schema.migrate import check_newest
+from eosdb.store.schema.identify import check_newest
 from eosdb.store.writing.held_unit import UNREAD
 from eosdb.store.writing.unit import Apply, Parameters, Unit
 
