@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from eosdb.broker.core import Core, Rules, Write, answers, prepares
 from eosdb.coordinator.groups import consumer_decisions
@@ -144,7 +144,7 @@ def commit_offsets(
         return errors
     unknown = GroupIdNotFoundError(f"there is no group {group_id!r}")
     now_ms = rules.clock.time_ms()
-    check_committer(unit, request.group, now_ms, unknown, is_transactional=False)
+    check_committer(unit, request.group, left, now_ms, unknown, is_transactional=False)
     settled = group_offsets.settled(unit, group_id, left)
     kept, errors = short_enough(rules, request, settled, errors)
     if kept:
@@ -195,17 +195,22 @@ def short_enough(
 def check_committer(
     unit: Unit,
     by: ConsumerGroupMetadata,
+    commits: Iterable[OffsetCommit],
     now_ms: int,
     unknown_group: ApiError,
     *,
     is_transactional: bool,
 ) -> None:
-    """Check that the committer may commit for the group, and renew a member's session."""
+    """Check that the committer may make these commits for the group, and renew a member's session."""
     group = group_rows.load(unit, by.group_id)
     committer = by.member_id, by.generation_id, by.group_instance_id
     if isinstance(group, ConsumerGroup):
         # A commit does not renew the session here: in the new protocol only heartbeats keep a member alive.
-        consumer_decisions.check_commit(group, *committer, is_transactional=is_transactional)
+        tps = (TopicPartition(*commit[:2]) for commit in commits)
+        partitions = frozenset((partition_rows.load(unit, tp).topic_id, tp.partition) for tp in tps)
+        consumer_decisions.check_commit(
+            group, *committer, partitions=partitions, is_transactional=is_transactional
+        )
         return
     if group is None and group_offsets.exists(unit, by.group_id):
         group = Group(by.group_id)

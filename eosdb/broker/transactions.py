@@ -117,7 +117,7 @@ def txn_offset_commit(core: Core, request: requests.TxnOffsetCommit) -> Write[Of
         now = core.clock.time_ms()
         groups = frozenset((group.group_id,))
         transaction_rows.join(unit, transactional_id, identity, version, now, groups=groups)
-        check_committer(unit, group, now, unknown, is_transactional=True)
+        check_committer(unit, group, left, now, unknown, is_transactional=True)
         settled = group_offsets.settled(unit, group.group_id, left)
         kept, errors = short_enough(core, request, settled, errors)
         unit.record(

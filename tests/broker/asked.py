@@ -51,9 +51,6 @@ def only_its_topic(db: eosdb.Database) -> None:
     db.admin.create_topic("t", partitions=4)
 
 
-OFFSETS = {TopicPartition("t", 0): OffsetAndMetadata(1)}
-
-
 def partitions_of(assignment: Iterable[AssignedTopic]) -> list[TopicPartition]:
     return [TopicPartition(part.topic, number) for part in assignment for number in part.partitions]
 
@@ -94,21 +91,22 @@ class Asked:
                     raise refused
             case steps.Hello():
                 return self.hello(step)
-            case steps.Commit(who, generation, instance, in_transaction):
+            case steps.Commit(who, generation, instance, in_transaction, of):
+                offsets = dict.fromkeys(steps.partitions(of), OffsetAndMetadata(1))
                 member: dict[str, Any] = {
                     "generation_id": generation, "member_id": self.id_of(who),
                     "group_instance_id": instance,
                 }  # fmt: skip
                 if in_transaction:
-                    self.commit_in_transaction(member)
+                    self.commit_in_transaction(offsets, member)
                 else:
-                    broker.offset_commit(group_id, OFFSETS, **member)
+                    broker.offset_commit(group_id, offsets, **member)
             case steps.Fetch(who, epoch):
                 member_id = None if who is None else self.id_of(who)
                 broker.ask(
                     OffsetFetch(
                         group_id=group_id,
-                        partitions=OFFSETS,
+                        partitions=[TopicPartition("t", 0)],
                         member_id=member_id,
                         member_epoch=epoch,
                     )
@@ -205,10 +203,12 @@ class Asked:
             "topic_partitions": owned,
         }
 
-    def commit_in_transaction(self, member: dict[str, Any]) -> None:
+    def commit_in_transaction(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata], member: dict[str, Any]
+    ) -> None:
         broker = self.db.broker
         who = broker.init_producer_id("of the table", 60_000)
-        broker.txn_offset_commit("of the table", self.group_id, *who, OFFSETS, **member)
+        broker.txn_offset_commit("of the table", self.group_id, *who, offsets, **member)
         broker.end_txn("of the table", *who, True)
 
     def change(self, step: steps.Topic) -> None:

@@ -31,7 +31,7 @@ from eosdb.events.kinds import (
     ViewColumn,
     ViewCreated,
 )
-from eosdb.model.protocol.members import Assignor, Member, MemberState
+from eosdb.model.protocol.members import Assignor, Member, MemberState, Share
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.values import TopicPartition, TransactionState
 from tests.tidy.tree import ROOT
@@ -75,7 +75,7 @@ GROUP = GroupChanged(
     1, "g", "classic", "Stable", "consumer", None, 3, "m", 9, 0, 0, removed=("n",),
     members=(Member(
         "m", None, "", "", 10, 20, 0, (Assignor("range", b"\0"), Assignor("sticky", b"")), b"\1",
-        assigned=frozenset({(2, 1), (1, 0), (2, 0)}), state=MemberState.UNRELEASED_PARTITIONS,
+        shares=(Share(3, frozenset({(2, 1), (1, 0), (2, 0)})),), state=MemberState.UNRELEASED_PARTITIONS,
     ),),
 )  # fmt: skip
 WRITTEN: list[tuple[Event, str]] = [
@@ -91,7 +91,7 @@ WRITTEN: list[tuple[Event, str]] = [
     (
         GROUP,
         '["g","classic","Stable","consumer",null,3,"m",9,0,0,[["m",null,"","",10,20,0,[["range","AA=="],'
-        '["sticky",""]],"AQ==",true,[],0,0,[[1,[0]],[2,[0,1]]],[],"UnreleasedPartitions"]],["n"]]',
+        '["sticky",""]],"AQ==",true,[],0,0,[[3,[[1,[0]],[2,[0,1]]]]],[],"UnreleasedPartitions"]],["n"]]',
     ),
     (
         TopicCreated(1, "t", 1, 2, 3, {"retention.ms": "5", "ä": '"'}),

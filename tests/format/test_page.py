@@ -11,7 +11,7 @@ from typing import Any
 
 from eosdb.events import kinds
 from eosdb.events.encoding import SHAPES, Fields
-from eosdb.model.protocol.members import Assignor, Member, MemberState, Partitions
+from eosdb.model.protocol.members import Assignor, Member, MemberState, Partitions, Share
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.values import TopicPartition, TransactionState
 from eosdb.store.schema import newest
@@ -26,7 +26,8 @@ JSON: dict[Any, str] = {
 OBJECTS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (
-        TopicPartition, kinds.OffsetCommit, Member, Assignor, kinds.ViewColumn, kinds.Acl, ScramCredential,
+        TopicPartition, kinds.OffsetCommit, Member, Share, Assignor, kinds.ViewColumn, kinds.Acl,
+        ScramCredential,
     )
 }  # fmt: skip
 DEFAULTS = {

@@ -37,8 +37,8 @@ from tests.simulation.model import (
 class Beliefs:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self.members: list[tuple[str, int]] = []
-        """The members, each with the generation or epoch that its commits must name."""
+        self.members: dict[str, tuple[int, StoredMember]] = {}
+        """The members, each with the generation or epoch of its commits."""
         self._checked = -1
         self._epoch: int | None = None
         """The group's epoch while it uses the new protocol."""
@@ -51,20 +51,26 @@ class Beliefs:
         """What each member of the new protocol owns."""
 
     def take(self, members: Iterable[StoredMember], generation: int) -> None:
-        self.members = [(m.member_id, m.member_epoch or generation) for m in members]
+        self.members = {m.member_id: (m.member_epoch or generation, m) for m in members}
         self._checked = -1
 
     def check(self) -> None:
         """Check each member's partitions of its current generation, including former ones, whose commits
-        may still be in flight: no two members may have the same."""
+        may still be in flight: no two members may have the same. What a member has kept since an older
+        epoch belongs to them (KIP-1251)."""
         if self._checked == self._ledger.beliefs:
             return
         self._checked = self._ledger.beliefs
-        owners: dict[TopicPartition, tuple[str, int]] = {}
-        for member in self.members:
-            for tp in sorted(self._ledger.believed.get(member, ())):
-                other = owners.setdefault(tp, member)
-                require(other == member, f"{tp} is believed owned by {other} and {member}")
+        owners: dict[TopicPartition, str] = {}
+        for (name, epoch), believed in sorted(self._ledger.believed.items()):
+            generation, member = self.members.get(name, (epoch - 1, None))
+            if member is None or epoch > generation:
+                continue
+            kept = {number for _, number in member.kept_since(epoch)}
+            for tp in sorted(believed):
+                if epoch == generation or tp.partition in kept:
+                    other = owners.setdefault(tp, name)
+                    require(other == name, f"{tp} is believed owned by {other} and {name}")
 
     def add(self, changes: Iterable[tuple[int, str]]) -> None:
         """Follow the group's changes of protocol, given as position and detail of events."""
@@ -111,8 +117,8 @@ class Beliefs:
 
 def _owned(member: Mapping[str, Any]) -> set[int]:
     """The partitions that no other member may get; the members share one topic."""
-    shares = [*member["assigned"], *member["pending_revocation"]]
-    return {number for _, numbers in shares for number in numbers}
+    topics = (topic for share in member["shares"] for topic in share["partitions"])
+    return {number for _, numbers in topics for number in numbers}
 
 
 _COMMITS: Final = (

@@ -102,7 +102,7 @@ class Attendance:
 
 
 _DEFAULTS: Final[tuple[Any, ...]] = (
-    "", None, "", "", 45_000, 300_000, 0, [], "", True, [], 0, 0, [], [], "Stable", [],
+    "", None, "", "", 45_000, 300_000, 0, [], "", True, [], 0, 0, [], [], "Stable",
 )  # fmt: skip
 """The parts of a member that may be missing at its end (docs/format.md)."""
 
@@ -114,12 +114,17 @@ class StoredMember:
         whole: list[Any] = [*parts, *_DEFAULTS[len(parts) :]]
         (
             self.member_id, self.group_instance_id, _, _, self.session_timeout_ms, _, self.owner_lock, _,
-            assignment, self.has_joined, _, self.member_epoch, _, owned, _, self.state, leaving,
+            assignment, self.has_joined, _, self.member_epoch, _, self._shares, _, self.state,
         ) = whole[: len(_DEFAULTS)]  # fmt: skip
         self.assigned = assigned(b64decode(assignment))
         """The partitions of a classic member."""
-        self.owned = {(topic, n) for topic, numbers in [*owned, *leaving] for n in numbers}
+        self.owned = self.kept_since(self.member_epoch)
         """Topic number and partition number of each that a member of the new protocol has."""
+
+    def kept_since(self, epoch: int) -> set[tuple[int, int]]:
+        """What it has had since this epoch without a break."""
+        shares = [topics for since, topics in self._shares if since <= epoch]
+        return {(topic, n) for topics in shares for topic, numbers in topics for n in numbers}
 
 
 def members_of(text: str) -> list[StoredMember]:

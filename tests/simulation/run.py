@@ -122,11 +122,15 @@ def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -
         return
     member_id = rng.choice(group.members).member_id
     # A description shows the group's state after the next write; the checker has the present state.
-    generation = dict(world.checker.beliefs.members).get(member_id)
-    if generation is None:
+    generation, member = world.checker.beliefs.members.get(member_id, (0, None))
+    if member is None:
+        return
+    kept = {number for _, number in member.kept_since(generation - 1)}
+    given_up = [number for number in range(model.INPUTS) if number not in kept]
+    if not given_up:
         return
     _must_be_refused(
-        f"{member_id} of {model.MEMBERS} is at generation {generation}; an offset of the one before",
+        f"{member_id} of {model.MEMBERS} at generation {generation}; the one before, and not kept since",
         world,
         node,
         requests.TxnOffsetCommit(
@@ -134,7 +138,7 @@ def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -
             producer_id=me.producer_id,
             producer_epoch=me.producer_epoch,
             group=values.ConsumerGroupMetadata(model.MEMBERS, generation - 1, member_id),
-            offsets={values.TopicPartition(model.INPUT, 0): values.OffsetAndMetadata(0)},
+            offsets={values.TopicPartition(model.INPUT, given_up[0]): values.OffsetAndMetadata(0)},
         ),
     )
 

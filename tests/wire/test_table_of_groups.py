@@ -120,7 +120,8 @@ class OverTheWire(Asked):
 
     def commit_over_wire(self, step: steps.Commit) -> str:
         who = self.db.broker.init_producer_id("of the wire", 60_000)
-        partitions = [{"partition_index": 0, "committed_offset": 1}]
+        numbers = [tp.partition for tp in steps.partitions(step.of)]
+        partitions = [{"partition_index": number, "committed_offset": 1} for number in numbers]
         given: dict[str, Any] = {"topics": [{"name": "t", "partitions": partitions}]}
         if step.in_transaction:
             given |= {"transactional_id": "of the wire", "generation_id": step.generation}
@@ -129,7 +130,8 @@ class OverTheWire(Asked):
         else:
             given["generation_id_or_member_epoch"] = step.generation
             answer = self.asked(OffsetCommitRequest, 9, step, **given)
-        if code := answer.topics[0].partitions[0].error_code:
+        (code,) = {partition.error_code for partition in answer.topics[0].partitions}
+        if code:
             return NAMES[code]
         if step.in_transaction:
             self.db.broker.end_txn("of the wire", *who, True)

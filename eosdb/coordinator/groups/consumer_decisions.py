@@ -169,7 +169,12 @@ def heartbeat(
 
 def leave_for_a_while(group: ConsumerGroup, member: Member) -> ConsumerGroup:
     """The group after a static member has left for a while; it keeps its place."""
-    away = member._replace(member_epoch=AWAY, pending_revocation=NOTHING, revoke_by_ms=NO_DEADLINE)
+    away = member._replace(
+        member_epoch=AWAY,
+        shares=member.keeping(member.assigned, member.member_epoch),
+        pending_revocation=NOTHING,
+        revoke_by_ms=NO_DEADLINE,
+    )
     return group.with_members([away])
 
 
@@ -225,16 +230,20 @@ def check_commit(
     member_epoch: int,
     group_instance_id: str | None = None,
     *,
+    partitions: Partitions,
     is_transactional: bool,
 ) -> None:
-    """Check that offsets may be committed. Allowed: a member in its epoch; anybody in an empty group;
-    inside a transaction, a client with neither a member id nor a group instance id. Raises
-    UnknownMemberIdError and StaleMemberEpochError. For classic members and transactions, whose clients
-    do not know StaleMemberEpochError, it is IllegalGenerationError."""
+    """Check that offsets of these partitions may be committed. Allowed: a member in its epoch; a member in
+    an older epoch, if it has owned all the partitions since (KIP-1251); anybody in an empty group; inside
+    a transaction, a client with neither a member id nor a group instance id. Raises UnknownMemberIdError
+    and StaleMemberEpochError. For classic members and transactions, whose clients do not know
+    StaleMemberEpochError, it is IllegalGenerationError."""
     is_simple = not member_id and group_instance_id is None
     if member_epoch < 0 and (not group.members or (is_transactional and is_simple)):
         return
     member = known_member(group, member_id)
+    if member_epoch < member.member_epoch and partitions <= member.kept_since(member_epoch):
+        return
     if (stale := _stale(group, member, member_epoch)) is not None:
         is_classic = is_transactional or bool(member.protocols)
         raise errors.IllegalGenerationError(str(stale)) if is_classic else stale
@@ -394,7 +403,7 @@ def _reconciled(
             member,
             epoch,
             state=MemberState.UNREVOKED_PARTITIONS,
-            assigned=kept,
+            shares=member.keeping(member.assigned, epoch),
             pending_revocation=revoked,
             revoke_by_ms=now_ms + member.rebalance_timeout_ms,
         )
@@ -403,7 +412,7 @@ def _reconciled(
         member,
         assignment_epoch,
         state=MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE,
-        assigned=member.target - unreleased,
+        shares=member.keeping(kept, assignment_epoch, member.target - unreleased - kept),
         pending_revocation=NOTHING,
         revoke_by_ms=NO_DEADLINE,
     )

@@ -22,7 +22,7 @@ from eosdb.model.protocol.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
-from eosdb.model.protocol.members import NO_DEADLINE, Member, MemberState, Partitions
+from eosdb.model.protocol.members import NO_DEADLINE, Member, MemberState, Partitions, Share
 from eosdb.model.values import GroupState, TopicPartition
 
 
@@ -195,7 +195,8 @@ def _upgraded(group: Group, member: Member, topics: Topics) -> Member:
             f"subscription or assignment of member {member.member_id!r} is not a consumer's ({error})"
         ) from error
     # A cooperative member commits what it owned at its join until it has revoked it and joins again.
-    revoking = _numbers(subscription.owned, topics) - assigned
+    owned = assigned | _numbers(subscription.owned, topics)
+    revoking = owned - assigned
     return member._replace(
         assignment=b"",
         has_joined=True,
@@ -203,7 +204,7 @@ def _upgraded(group: Group, member: Member, topics: Topics) -> Member:
         member_epoch=group.generation_id,
         previous_member_epoch=group.generation_id,
         state=MemberState.UNREVOKED_PARTITIONS if revoking else MemberState.STABLE,
-        assigned=assigned,
+        shares=(Share(group.generation_id, owned),) if owned else (),
         pending_revocation=revoking,
         target=assigned,
     )

@@ -30,6 +30,13 @@ class Assignor(NamedTuple):
     metadata: bytes
 
 
+class Share(NamedTuple):
+    """Partitions that a member has owned without a break since one of its epochs (decisions/0101)."""
+
+    since_epoch: int
+    partitions: Partitions
+
+
 class Member(NamedTuple):
     """A member. A classic member of a group of the new protocol (KIP-848) has `protocols`."""
 
@@ -51,11 +58,12 @@ class Member(NamedTuple):
     subscribed_topic_names: tuple[str, ...] = ()
     member_epoch: int = 0
     previous_member_epoch: int = 0
-    assigned: Partitions = NOTHING
+    shares: tuple[Share, ...] = ()
+    """What it owns, the longest owned first."""
     target: Partitions = NOTHING
     state: MemberState = MemberState.STABLE
     pending_revocation: Partitions = NOTHING
-    """Partitions that it has to give up and has not yet confirmed; no other member may have them."""
+    """Partitions of its shares that it has to give up and has not yet confirmed."""
     revoke_by_ms: int = NO_DEADLINE
     """The time at which it is removed, unless it gives up `pending_revocation` or, by the classic protocol,
     rejoins or syncs."""
@@ -71,7 +79,21 @@ class Member(NamedTuple):
     @property
     def owned(self) -> Partitions:
         """The partitions that no other member may get."""
-        return self.assigned | self.pending_revocation
+        return NOTHING.union(*(share.partitions for share in self.shares))
+
+    @property
+    def assigned(self) -> Partitions:
+        return self.owned - self.pending_revocation
+
+    def kept_since(self, epoch: int) -> Partitions:
+        """What it owned in this epoch and has not given up since."""
+        return NOTHING.union(*(s.partitions for s in self.shares if s.since_epoch <= epoch))
+
+    def keeping(self, kept: Partitions, epoch: int, new: Partitions = NOTHING) -> tuple[Share, ...]:
+        """The shares of a member that keeps some partitions and gets new ones in this epoch."""
+        shares = {share.since_epoch: share.partitions & kept for share in self.shares}
+        shares[epoch] = shares.get(epoch, NOTHING) | new
+        return tuple(Share(since, some) for since, some in shares.items() if some)
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch

@@ -181,12 +181,14 @@ class Decided:
     def _check(self, step: steps.Commit | steps.Fetch | steps.DeleteOffset) -> None:
         group = self.group
         match step:
-            case steps.Commit(who, generation, instance, in_transaction) if isinstance(
+            case steps.Commit(who, generation, instance, in_transaction, of) if isinstance(
                 group, ConsumerGroup
             ):
                 consumer_decisions.check_commit(
-                    group, who, generation, instance, is_transactional=in_transaction
-                )
+                    group, who, generation, instance,
+                    partitions=self._numbers(steps.partitions(of)),
+                    is_transactional=in_transaction,
+                )  # fmt: skip
             case steps.Commit(who, generation, instance, in_transaction):
                 assert not isinstance(group, ConsumerGroup)
                 decisions.check_commit(

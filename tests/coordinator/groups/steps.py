@@ -91,12 +91,13 @@ def enter(
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """An offset of t-0; nobody's has the generation -1."""
+    """Nobody's has the generation -1."""
 
     who: str
     generation: int
     instance: str | None = None
     in_transaction: bool = False
+    of: str = "0"
 
 
 @dataclass(frozen=True, slots=True)

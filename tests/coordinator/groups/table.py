@@ -515,24 +515,47 @@ _COMMITS: tuple[tuple[Steps, str, int, str, str], ...] = (
     (LEFT_NEW, "", -1, OK, OK),
     (LEFT_NEW, "a", 1, GONE, GONE),
     (JOINED, "old", 2, OK, OK),
-    (JOINED, "old", 1, ILLEGAL, ILLEGAL),
+    (JOINED, "old", 0, ILLEGAL, ILLEGAL),
     # Of two commits of one partition, in two generations, one is refused.
     (BETWEEN, "old", 2, OK, OK),
-    (GIVEN, "old", 2, ILLEGAL, ILLEGAL),
-    (GIVEN, "new", 3, OK, OK),
     (CAME_BACK, "old", 2, OK, OK),
     (LEFT, "old", 1, ILLEGAL, ILLEGAL),
     ((*CAME_BACK, enter("newer")), "old", 2, OK, OK),
 )
+GOT_BACK: Steps = (*SHARED, Hello("b", -1), Hello("a"))
+_OLDER: tuple[tuple[Steps, str, int, str, str, str], ...] = (
+    # As above, with the partitions that it commits: it keeps them, or has given one up since (KIP-1251).
+    (GAVE, "a", 1, "01", OK, OK),
+    (GAVE, "a", 1, "2", STALE, ILLEGAL),
+    (GAVE, "a", 1, "02", STALE, ILLEGAL),
+    (GAVE, "a", 0, "0", STALE, ILLEGAL),
+    (GAVE, "a", -1, "0", STALE, ILLEGAL),
+    (LATE, "a", 1, "01", OK, OK),  # It still has to give up 1.
+    (LATE, "a", 1, "2", STALE, ILLEGAL),
+    (GOT_BACK, "a", 1, "01", OK, OK),
+    (GOT_BACK, "a", 2, "2", STALE, ILLEGAL),
+    ((*TOLD, Hello("b", -1), Hello("a", owns="01")), "a", 1, "2", STALE, ILLEGAL),
+    (AWAY, "a", 1, "0", STALE, ILLEGAL),
+    (BACK, "b", 0, "0", STALE, ILLEGAL),
+    ((*OWES, enter("c", "i")), "c", 1, "01", OK, OK),
+    ((*OWES, enter("c", "i")), "c", 1, "2", STALE, ILLEGAL),
+    ((*ANEW, Hello("a"), Hello("a", owns="")), "a", 1, "0", STALE, ILLEGAL),
+    (JOINED, "old", 1, "01", OK, OK),
+    (JOINED, "old", 1, "2", ILLEGAL, ILLEGAL),
+    (GIVEN, "old", 2, "01", OK, OK),
+    (GIVEN, "old", 2, "3", ILLEGAL, ILLEGAL),
+    (GIVEN, "new", 3, "3", OK, OK),
+)
 
 
 def _commits() -> Iterator[Row]:
-    for number, (state, who, generation, plain, transactional) in enumerate(_COMMITS):
+    commits = (*((*row[:3], "0", *row[3:]) for row in _COMMITS), *_OLDER)
+    for number, (state, who, generation, of, plain, transactional) in enumerate(commits):
         for in_transaction, answer in ((False, plain), (True, transactional)):
             kind = "in a transaction" if in_transaction else "plain"
             yield Row(
-                f"commit {number}, {kind}: {who!r} in {generation}",
-                state, Commit(who, generation, in_transaction=in_transaction), answer,
+                f"commit {number}, {kind}: {who!r} in {generation}, of {of}",
+                state, Commit(who, generation, in_transaction=in_transaction, of=of), answer,
                 "Empty 0" if not state and answer == OK else "",
             )
 
