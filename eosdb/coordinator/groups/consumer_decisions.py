@@ -161,8 +161,7 @@ def heartbeat(
         changed = _with_target(changed, topics, numbers)
         member = known_member(changed, member.member_id)
     others = (m.owned for m in changed.members if m.member_id != member.member_id)
-    # Partitions that the member must give up are taken until a heartbeat confirms the revocation.
-    taken = member.pending_revocation.union(*others)
+    taken = NOTHING.union(*others)
     reconciled = _reconciled(member, changed.assignment_epoch, beat.owned, taken, now_ms)
     return changed.with_members([reconciled])
 
@@ -284,11 +283,9 @@ def _subscribed_member(group: ConsumerGroup, beat: MemberHeartbeat) -> tuple[Mem
     """The member before the heartbeat (new or known), and the static member that it replaces."""
     if beat.group_instance_id is None:
         if beat.joins:
-            member = group.member(beat.member_id) or Member(beat.member_id)
-        else:
-            member = known_member(group, beat.member_id)
-        if not beat.protocols:
-            _check_epoch(group, member, beat)
+            return group.member(beat.member_id) or Member(beat.member_id), None
+        member = known_member(group, beat.member_id)
+        _check_epoch(group, member, beat)
         return member, None
     if not beat.joins:
         member = static_member(group, beat.member_id, beat.group_instance_id)
@@ -389,21 +386,19 @@ def _reconciled(
 ) -> Member:
     """The member's next step to its target: it first gives up partitions outside of the target, then gets
     free ones. `owned` is the member's report (None: unchanged); `taken` partitions are not free."""
-    epoch = member.member_epoch
-    if member.state is MemberState.STABLE and epoch == assignment_epoch:
+    if member.state is MemberState.STABLE and member.member_epoch == assignment_epoch:
         return member
-    if member.state is MemberState.UNREVOKED_PARTITIONS:
-        if owned is None or owned & member.pending_revocation:
-            return member
-        epoch += 1
+    is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS
+    if is_revoking and (owned is None or owned & member.pending_revocation):
+        return member
     kept = member.assigned & member.target
     revoked = member.assigned - kept
     if revoked and (owned is None or owned & revoked):
         return _moved(
             member,
-            epoch,
+            member.member_epoch,
             state=MemberState.UNREVOKED_PARTITIONS,
-            shares=member.keeping(member.assigned, epoch),
+            shares=member.keeping(member.assigned, member.member_epoch),
             pending_revocation=revoked,
             revoke_by_ms=now_ms + member.rebalance_timeout_ms,
         )
@@ -420,5 +415,5 @@ def _reconciled(
 
 def _moved(member: Member, epoch: int, **changes: Any) -> Member:
     """The member moved to this epoch; its current epoch becomes the previous epoch, even if both are
-    equal. Heartbeats sent before this step confirm nothing."""
+    equal."""
     return member._replace(member_epoch=epoch, previous_member_epoch=member.member_epoch, **changes)
