@@ -134,7 +134,7 @@ def offsets_at(peer: Peer, version: int, *times: int, epoch: int = -1) -> list[t
     return [(part.error_code, part.offset) for part in topic.partitions]
 
 
-@pytest.mark.parametrize("version", range(1, 11))
+@pytest.mark.parametrize("version", range(1, 12))
 def test_times_that_mean_something_are_known_from_their_versions_on(
     peer: Peer, db: eosdb.Database, version: int
 ) -> None:
@@ -142,7 +142,7 @@ def test_times_that_mean_something_are_known_from_their_versions_on(
     unknown = (UNSUPPORTED_VERSION, -1)
     assert [offsets_at(peer, version, time) for time in range(-7, 0)] == [
         [unknown],
-        [unknown],
+        [(NONE, -1) if version >= 11 else unknown],
         [(NONE, -1) if version >= 9 else unknown],
         [(NONE, 0) if version >= 8 else unknown],
         [(NONE, 0) if version >= 7 else unknown],

@@ -219,7 +219,7 @@ def list_offsets(
     )
 
 
-@pytest.mark.parametrize("version", range(1, 10))
+@pytest.mark.parametrize("version", range(1, 12))
 def test_offsets_are_listed_by_every_version(peer: Peer, db: eosdb.Database, version: int) -> None:
     put(db, b"a", b"b")
     begin(db)

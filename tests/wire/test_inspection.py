@@ -209,7 +209,7 @@ def test_a_hanging_transaction_is_ended_by_its_markers(
     assert state.current_txn_start_offset == -1
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", range(1, 6))
 def test_the_files_folder_is_the_one_log_directory(
     db: eosdb.Database, peer: Peer, version: int
 ) -> None:
@@ -220,6 +220,7 @@ def test_the_files_folder_is_the_one_log_directory(
         assert directory.log_dir == os.path.dirname(db.path)
         if version >= 4:
             assert directory.total_bytes > directory.usable_bytes > 0
+        assert not directory.is_cordoned
         return {
             (topic.name, p.partition_index): p.partition_size
             for topic in directory.topics

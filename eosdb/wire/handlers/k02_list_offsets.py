@@ -1,7 +1,7 @@
 """ListOffsets: the offset for a timestamp in each partition.
 
 Version 1: one offset, with its time (KIP-79); 2: isolation levels; 4: the leader's epoch (KIP-320); 6:
-flexible; 7 to 9: more special timestamps (`_KNOWN_FROM`); 10: a time-out for tiered storage.
+flexible; 7 to 9 and 11: more special timestamps (`_KNOWN_FROM`); 10: a time-out for tiered storage.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ _EARLIEST_LOCAL: Final = -4
 """Asks for the earliest offset in local storage (KIP-405), which here is the log start offset."""
 _LATEST_TIERED: Final = -5
 """Asks for the latest offset in tiered storage (KIP-1005), which eosdb does not have."""
+_EARLIEST_PENDING: Final = -6
+"""Asks for the earliest offset that waits for its upload to tiered storage (KIP-1023)."""
 _KNOWN_FROM: Final = {
     LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9,
+    _EARLIEST_PENDING: 11,
 }  # fmt: skip
 """The first version of ListOffsets that knows each special timestamp."""
 _NEVER: Final = 2**15
 
 
-@serves(ListOffsetsRequest, 1, 10, errors.reading_code_of)
+@serves(ListOffsetsRequest, 1, 11, errors.reading_code_of)
 def list_offsets(session: Session, request: ListOffsetsRequest, version: int) -> Fields:
     level = isolation_level(request.isolation_level)
     times = Counter(tp for tp, _ in partitions_of(request.topics))
@@ -45,7 +48,7 @@ def list_offsets(session: Session, request: ListOffsetsRequest, version: int) ->
             return {"error_code": errors.UNSUPPORTED_VERSION}
         epochs = session.broker.ask(requests.LeaderEpochs(tp))
         code = checked_epoch(asked.current_leader_epoch, epochs.current)
-        if code != errors.NONE or timestamp == _LATEST_TIERED:
+        if code != errors.NONE or timestamp in (_LATEST_TIERED, _EARLIEST_PENDING):
             return {"error_code": code}
         lookup = EARLIEST if timestamp == _EARLIEST_LOCAL else timestamp
         found = session.broker.ask(requests.ListOffsets(tp, lookup, isolation_level=level))

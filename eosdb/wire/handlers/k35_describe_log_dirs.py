@@ -1,6 +1,7 @@
 """DescribeLogDirs: the only log directory, where the file is.
 
-Version 2: flexible; 3: an error code for the whole answer; 4: the disk's size and free space (KIP-827).
+Version 2: flexible; 3: an error code for the whole answer; 4: the disk's size and free space (KIP-827);
+5: whether the directory is cordoned, which it never is.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from eosdb.model.values import TopicPartition
 from eosdb.wire.apis import Fields, Session, by_topic, partitions_of, serves
 
 
-@serves(DescribeLogDirsRequest, 1, 4, failed=lambda _, error, __: {"error": error})
+@serves(DescribeLogDirsRequest, 1, 5, failed=lambda _, error, __: {"error": error})
 def describe_log_dirs(session: Session, request: DescribeLogDirsRequest, _: int) -> Fields:
     folder = Tools(session.admin).log_directory()
     tps = sorted(folder.sizes)
