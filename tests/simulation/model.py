@@ -118,7 +118,7 @@ class StoredMember:
         ) = whole[: len(_DEFAULTS)]  # fmt: skip
         self.assigned = assigned(b64decode(assignment))
         """The partitions of a classic member."""
-        self.owned = self.kept_since(self.member_epoch)
+        self.owned = self.kept_since(2**31)
         """Topic number and partition number of each that a member of the new protocol has."""
 
     def kept_since(self, epoch: int) -> set[tuple[int, int]]:
