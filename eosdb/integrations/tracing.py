@@ -19,6 +19,7 @@ from eosdb.broker.outbox import LogTransaction
 from eosdb.client.processor import transaction
 from eosdb.client.processor.failure import Failure, RetryAt
 from eosdb.client.processor.record_handler import Attempt, RecordHandler, Run
+from eosdb.client.processor.unit_transaction import UnitTransaction
 from eosdb.client.producer.producer import Producer
 from eosdb.errors import ConfigError
 from eosdb.model.values import ConsumerRecord, Header, ProducerRecord
@@ -59,7 +60,7 @@ def instrument(tracer_provider: TracerProvider | None = None) -> None:
         (RecordHandler, "call", _calling),
         (RecordHandler, "send_failed", _sending_failed),
         (transaction.ProducerTransaction, "commit", _committing),
-        (transaction.UnitTransaction, "commit", _committing),
+        (UnitTransaction, "commit", _committing),
         (transaction.ProcessingTransaction, "mend", _mending),
     ):
         original = _originals[owner, name] = owner.__dict__[name]
