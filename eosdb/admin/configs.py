@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from eosdb.coordinator.groups import configs as group_configs
-from eosdb.model.config import BrokerConfig
+from eosdb.model.config import BrokerConfig, setting_text
 from eosdb.model.topic_config import TOPIC_SETTINGS, SettingKind
 
 
@@ -97,7 +97,7 @@ def of_broker(broker: BrokerConfig) -> list[ConfigEntry]:
 
 def _of_broker(broker: BrokerConfig, field: str) -> Iterator[ConfigValue]:
     name = _OTHER_NAMES.get(field, field.replace("_", "."))
-    value, default = (_text(getattr(config, field)) for config in (broker, _DEFAULTS))
+    value, default = (setting_text(getattr(config, field)) for config in (broker, _DEFAULTS))
     if value != default:
         yield ConfigValue(name, value, ConfigSource.BROKER)
     yield ConfigValue(name, default, ConfigSource.DEFAULT)
@@ -114,7 +114,3 @@ def _kind(value: object) -> SettingKind:
     if isinstance(value, bool):
         return SettingKind.BOOLEAN
     return SettingKind.LONG if isinstance(value, int) else SettingKind.STRING
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

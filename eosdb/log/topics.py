@@ -189,12 +189,7 @@ def metadata(source: Source, name: str | None = None) -> list[TopicMetadata]:
     if name is not None:
         row = _row(source, name)
         return [] if row is None else [TopicMetadata(name, to_id(row[0]), row[1])]
-    return [
-        TopicMetadata(topic, to_id(topic_id), count)
-        for topic, topic_id, count in source.execute(
-            "SELECT topic, topic_id, partitions FROM topics ORDER BY topic"
-        )
-    ]
+    return [TopicMetadata(it, to_id(number), n) for it, (number, n) in numbers(source).items()]
 
 
 @reads("topics")

@@ -242,3 +242,8 @@ def timestamp_type(name: str, value: object) -> TimestampType:
         raise InvalidConfigError(
             f"{name}: got {value!r}, expected CreateTime or LogAppendTime"
         ) from None
+
+
+def setting_text(value: object) -> str:
+    """The text of a setting's value, as Kafka writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

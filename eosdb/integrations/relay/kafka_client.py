@@ -17,6 +17,7 @@ from typing import Any, Final
 from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
 from eosdb.integrations.relay import values
 from eosdb.integrations.relay.values import InterruptedRelayError
+from eosdb.model.config import setting_text
 from eosdb.model.notices.catalog import LIBRDKAFKA
 from eosdb.model.words import needs_extra
 
@@ -66,7 +67,9 @@ class KafkaSettings:
                 )
             if name in _REFUSED:
                 raise ConfigError(f"Kafka setting {name} may not be given: {_REFUSED[name]}")
-        object.__setattr__(self, "values", {name: _text(v) for name, v in self.values.items()})
+        object.__setattr__(
+            self, "values", {name: setting_text(v) for name, v in self.values.items()}
+        )
 
     def hide(self, text: str) -> str:
         """Replace values in the text that may be secret."""
@@ -113,10 +116,6 @@ def from_file(path: str) -> dict[str, str]:
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: expected UTF-8 text") from None
     return settings
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 TIMEOUT_S: Final = 15.0
