@@ -164,5 +164,6 @@ def prepares(kind: type[Request[A]]) -> Callable[[Step[R, Write[A]]], Step[R, Wr
 
 
 def _register(kind: type[Request[Any]], step: S) -> S:
+    assert kind not in STEPS, kind
     STEPS[kind] = step
     return step

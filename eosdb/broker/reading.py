@@ -284,6 +284,7 @@ def delete_records(core: Core, request: requests.DeleteRecords) -> int:
     while reached != target:  # One unit deletes a limited number of records.
         try:
             partition, (reached, target) = core.coordinator.write(delete)
+            assert reached <= target, (reached, target)
             met[tp.topic] = partition.topic_id
         except EosdbError as error:
             if reached is not None:

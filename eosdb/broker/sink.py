@@ -70,6 +70,7 @@ class SinkPart(NamedTuple):
     batch: PreparedBatch
 
     def halves(self, now_ms: int) -> tuple[SinkPart, SinkPart]:
+        assert len(self.records) > 1, "one record has no halves"
         middle = len(self.records) // 2
         first, second = self.records[:middle], self.records[middle:]
         return _part(self.tp, first, now_ms), _part(self.tp, second, now_ms)
@@ -94,6 +95,7 @@ class SinkSender:
         )
 
     def signed(self, part: SinkPart, sequence: int) -> PreparedBatch:
+        assert 0 <= sequence < SEQUENCE_COUNT, sequence
         if self.transactional_id is None:
             return part.batch
         return part.batch._replace(
@@ -237,6 +239,8 @@ def _begin(core: Core, name: str) -> ProducerIdAndEpoch:
 def _step(core: Core, sender: SinkSender, parts: list[SinkPart]) -> tuple[Results, SinkSender]:
     """Append some parts in one unit, which also extends the time-out of the transaction."""
     name, me = sender.transactional_id or "", sender.producer
+    assert name, "a step belongs to a transaction"
+    assert parts, "a step has records"
 
     def write(unit: Unit) -> tuple[Results, SinkSender]:
         sender.check_topics(unit)

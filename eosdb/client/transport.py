@@ -104,7 +104,9 @@ class DirectTransport:
         failed: EosdbError | None = None
         if len(requests) > 1 and self._turns is not None:
             try:
-                return self._turns.turn(requests, sync=sync, fate=fate)
+                done = self._turns.turn(requests, sync=sync, fate=fate)
+                assert len(done) == len(requests), done
+                return done
             except EosdbError as error:
                 failed = error
         # After a lock time-out no request waits again.
@@ -120,6 +122,7 @@ class DirectTransport:
                     refused = error if is_refused_by_file(error) else None
                     answers.append(error)
             else:
+                assert refused is not None or failed is not None
                 answers.append(refused or failed)
         return answers
 

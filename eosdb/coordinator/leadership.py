@@ -113,6 +113,7 @@ class Leadership:
     def completed_at_once(self, unit: Unit, decision: Decision) -> Decision | None:
         """Run the second step in the unit of the first. Returns None if it needs another unit: for too many
         partitions, a partition that has seen a newer coordinator, or a failpoint between the steps."""
+        assert decision.is_incomplete, decision
         # decisions/0021: if there are few markers, the commit of the decision also stores them.
         decided, epoch = decision.metadata, decision.coordinator_epoch
         if len(decided.partitions) > self._partitions_at_once or ends_in_steps():
@@ -143,6 +144,7 @@ class Leadership:
         needs no fsync: after a power loss the next process completes the transaction again. An error of
         the file (a full disk, a lock held too long) is not raised, because the decision stands and the
         next writer completes the transaction."""
+        assert decision.is_incomplete, decision
         reach(Failpoint.END_TXN_DECIDED)
         transactional_id = decision.metadata.transactional_id
         try:

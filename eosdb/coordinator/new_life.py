@@ -42,6 +42,7 @@ def is_copy(stored: str | None, place: str, last_position: int, known_position: 
 
 def number(last: int, now_ms: int) -> int:
     """The number of the life after `last`."""
+    assert last >= 0, last
     return max(last + 1, min(now_ms // 1000 - _NUMBERED_FROM_S, _HIGHEST))
 
 
@@ -50,6 +51,7 @@ def begin(unit: Unit, leadership: Leadership, now_ms: int) -> int:
     ids. Returns the life's number."""
     life, ended = number(lives.current(unit), now_ms), counter(unit, NEXT_PRODUCER_ID)
     first = max(ended, life << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS))
+    assert ended <= first, (ended, first)
     unit.record(LifeBegan(now_ms, life, secrets.token_hex(8), ended, first))
     (above,) = unit.execute(_COORDINATOR_EPOCH).fetchone()
     leadership.elect_and_complete(unit, above)

@@ -69,6 +69,7 @@ class Presences:
         locks, own_ids = self._store.owner_locks(), self._own_ids
         if transactional_id is not None:
             first = owner_lock(transactional_id, 0)
+            assert first + EPOCHS <= _MEMBERS_AT, first
             locks.hold(first, EPOCHS)
             own_ids.add(transactional_id)
 
@@ -88,6 +89,7 @@ class Presences:
         transaction begins: the next write of any process aborts an open transaction without an owner.
         Raises DatabaseLockedError, StorageError and ReadOnlyDatabaseError."""
         locks, number = self._store.owner_locks(), owner_lock(transactional_id, producer_epoch)
+        assert 0 <= number < _MEMBERS_AT, number
         locks.hold(number)
         try:
             yield

@@ -44,6 +44,7 @@ class Form(NamedTuple):
 
 
 _STATES: Final = {state.value: state for state in TransactionState}
+assert len(_STATES) == len(TransactionState), "a state has a number of its own"
 _FORMS: Final[dict[Any, Form]] = {
     int: Form(frozenset({int}), place="%d"),
     str: Form(frozenset({str}), _quoted),
@@ -112,6 +113,7 @@ class Fields:
         defaults = [(forms[n].text or str)(value) for n, value in cls._field_defaults.items()]
         self._defaults = [*map(parsed, defaults)]
         self._ends = [f",{default}]" for default in reversed(defaults)]
+        assert len(defaults) <= len(self.names), "a column has no default"
 
     def text(self, values: Iterable[Any]) -> str:
         cells = [*values]

@@ -429,3 +429,5 @@ Event = (
     | ScramCredentialRemoved
 )
 KINDS: Final[dict[str, type[Event]]] = {kind.__name__: kind for kind in get_args(Event)}
+assert len(KINDS) == len(get_args(Event)), "a kind has a name of its own"
+assert all(kind._fields[0] == COLUMNS[0] for kind in KINDS.values()), "an event has its time"

@@ -10,7 +10,7 @@ from typing import Final
 
 from eosdb import errors
 from eosdb.events.kinds import BatchAppended, MarkerWritten, RecordsScheduled
-from eosdb.log import checksum, lives, producer_rows
+from eosdb.log import checksum, lives, partition_rows, producer_rows
 from eosdb.log.batch import PreparedBatch
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import (
@@ -90,6 +90,13 @@ def store(
 ) -> ProduceResult:
     """Record and insert a batch that is accepted. Raises OutOfOrderSequenceNumberError if only some of its
     sequences are stored."""
+    assert (base_serial >= 0) == (batch.producer_id >= 0), base_serial
+    assert len(batch.payload) == 2 * batch.count > 0, batch.count
+    assert len(batch.content_sums) == batch.count, batch.count
+    assert len(batch.headers) in (0, batch.count), batch.count
+    assert len(batch.timestamps) in (1, batch.count), batch.count
+    assert 0 <= batch.newest < len(batch.timestamps), batch.newest
+    assert batch.stored_size >= 0, batch.stored_size
     is_scheduled = partition.partition < 0  # Its timestamps are due times.
     is_log_append_time = not is_scheduled and config.timestamp_type is TimestampType.LOG_APPEND_TIME
     log_append_time = now_ms if is_log_append_time else NO_TIMESTAMP
@@ -107,6 +114,9 @@ def store(
         checksum.crc(batch.content_sums),
     ))  # fmt: skip
     position = unit.record(event)
+    grown = partition_rows.by_id(unit, partition.partition_id)
+    assert grown.log_end_offset == base_offset + batch.count, grown
+    assert partition.last_stable_offset <= grown.last_stable_offset, grown
     reach(Failpoint.APPEND_RECORDED)
     try:
         insert_records(unit, event, position, batch, times, int(is_log_append_time))
@@ -190,6 +200,8 @@ def _is_aborted(unit: Unit, partition_id: int, producer_id: int, offset: int) ->
 
 def _schedule(event: BatchAppended, timestamps: list[int]) -> RecordsScheduled:
     due = (*timestamps,) * (event.count // len(timestamps))
+    assert len(due) == event.count, due
+    assert event.partition < 0, event.partition
     producer_id = event.producer_id if event.is_transactional else NO_PRODUCER_ID
     return RecordsScheduled(
         event.timestamp, event.topic, event.partition, event.partition_id, event.base_offset,
@@ -247,6 +259,8 @@ def append_marker(
     """Write the control record that ends the producer's transaction in this partition. Raises
     InvalidProducerEpochError and TransactionCoordinatorFencedError (see `check_marker`)."""
     producer_id, producer_epoch = producer
+    assert producer_id >= 0, producer
+    assert coordinator_epoch >= -1, coordinator_epoch
     entry = producer_rows.load(unit, partition.partition_id, producer_id)
     check_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
     control = "COMMIT" if committed else "ABORT"
@@ -256,6 +270,8 @@ def append_marker(
         producer_id, producer_epoch, coordinator_epoch, control,
     ))  # fmt: skip
     position = unit.record(event)
+    grown = partition_rows.by_id(unit, partition.partition_id)
+    assert grown.log_end_offset == offset + 1, grown
     unit.insert(RECORD, (
         partition.partition_id, offset, now_ms, 0, producer_id, 1, producer_epoch, NO_SEQUENCE, 0, position,
         control, None, None, None, checksum.MARKER,

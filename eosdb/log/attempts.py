@@ -31,6 +31,7 @@ class Tried(NamedTuple):
 
 def after_trying(before: Tried | None, producer_epoch: int, base_sequence: int) -> Tried:
     """Return the state after this attempt: a newer epoch resets it, an older one leaves it unchanged."""
+    assert base_sequence >= 0, base_sequence
     if before is None or producer_epoch > before.producer_epoch:
         return Tried(producer_epoch, base_sequence)
     is_lower = nearest_serial(base_sequence, before.lowest_sequence) < before.lowest_sequence

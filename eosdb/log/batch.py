@@ -72,6 +72,8 @@ def prepare(batch: object, now_ms: int) -> PreparedBatch:
     if headers:
         nothing = [None] * len(stamps)
         sums = list(map(add, array("q", sums), content_sums(nothing, nothing, headers)))
+    assert len(headers) in (0, len(stamps)), len(headers)
+    assert size >= 0, size
     return PreparedBatch(
         checked.producer_id,
         checked.producer_epoch,

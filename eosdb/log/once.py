@@ -137,6 +137,7 @@ def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
     """Whether the sink repeats a batch. `newest` is its newest batch number, `held` the stored
     identifiers for the same number (None if unknown). Raises BatchDiffersError and
     OutOfOrderSequenceNumberError."""
+    assert this.batch_id >= 0, this
     if this.batch_id > newest:
         if this.consecutive and this.batch_id > newest + 1:
             raise errors.OutOfOrderSequenceNumberError(

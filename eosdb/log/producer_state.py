@@ -41,6 +41,7 @@ def round_of(serial: int) -> int:
 
 def nearest_serial(sequence: int, expected: int) -> int:
     """Return the serial of `sequence` nearest to the next expected one (± 2**30)."""
+    assert 0 <= sequence < SEQUENCE_COUNT, sequence
     half = SEQUENCE_COUNT // 2
     return expected + (sequence - expected + half) % SEQUENCE_COUNT - half
 
@@ -167,6 +168,8 @@ def judge(
     transaction. Raises InvalidProducerEpochError for an older epoch, OutOfOrderSequenceNumberError, and
     InvalidTxnStateError for a non-transactional batch inside an open transaction.
     """
+    assert incoming.count > 0, incoming.count
+    assert incoming.base_sequence >= 0, incoming.base_sequence
     if entry is None:
         base = nearest_serial(incoming.base_sequence, newest_stored_serial + 1)
         return _start(max(base, incoming.base_sequence), newest_stored_serial)
@@ -214,6 +217,8 @@ def judge_by_rows(
     """Decide with the rows that have the batch's serials. Raises OutOfOrderSequenceNumberError if the
     batch is neither stored nor next. A sequence below all retained batches need not be stored: a
     producer may begin at any sequence (KIP-360), and clients treat DUPLICATE_SEQUENCE_NUMBER as success."""
+    assert question.base_serial >= 0, question
+    assert stored.occupied or stored.batch is None, stored
     if stored.batch is not None and stored.batch_count == incoming.count:
         return stored.batch
     if stored.occupied:
@@ -241,6 +246,7 @@ def check_marker(
     epoch). A version 2 marker has the epoch after its transaction's epoch. If it has the epoch that the
     partition has seen, it comes from an earlier end (KIP-1228). Raises InvalidProducerEpochError and
     TransactionCoordinatorFencedError."""
+    assert producer_epoch >= 0, producer_epoch
     if entry is None:
         return
     lowest = entry.producer_epoch + (transaction_version >= EPOCH_PER_TRANSACTION)
@@ -260,6 +266,7 @@ def check_marker(
 def _start(base_serial: int, newest_stored_serial: int) -> Accept | LookBehind:
     """Decide on the first batch of a producer without retained batches: rows from before its expiration
     may be left."""
+    assert base_serial >= 0, base_serial
     if newest_stored_serial < 0 or base_serial > newest_stored_serial:
         return Accept(base_serial)
     return LookBehind(base_serial)

@@ -216,6 +216,8 @@ def _delete_rows(unit: Unit, partition_ids: Sequence[int]) -> int:
 def _delete(unit: Unit, partition_id: int, below: int, rows: int, room: int) -> tuple[int, int]:
     """Delete the partition's first rows: at most `rows`, of at most `room` bytes. Returns their number
     and size."""
+    assert 0 < rows <= ROWS_PER_UNIT, rows
+    assert 0 < room <= BYTES_PER_UNIT, room
     last, size = -1, 0
     for offset, stored in unit.execute(
         f'SELECT "offset", {STORED_SIZE} FROM records WHERE partition_id = ? AND "offset" < ? '

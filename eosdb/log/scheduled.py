@@ -159,6 +159,7 @@ def deliver(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
 
 def _append(unit: Unit, records: list[Waiting], config: BrokerConfig, now_ms: int) -> None:
     """Append the records, of one waiting partition, to the partition for which they wait."""
+    assert records[0].partition == records[-1].partition, records[0]
     tp = TopicPartition(records[0].topic, waiting_partition(records[0].partition))
     partition = partition_rows.load(unit, tp)
     headers = [record.headers for record in records]
@@ -178,6 +179,7 @@ def _append(unit: Unit, records: list[Waiting], config: BrokerConfig, now_ms: in
 
 def remove(unit: Unit, records: list[Waiting], reason: str, now_ms: int) -> None:
     """Remove records of one waiting partition, which must wait, from the schedule."""
+    assert records[0].partition_id == records[-1].partition_id, records[0]
     partition_id, topic, partition, *_ = records[0]
     offsets = tuple([record.offset for record in records])
     unit.record(ScheduledRecordsRemoved(now_ms, topic, partition, partition_id, offsets, reason))

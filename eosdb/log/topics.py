@@ -103,6 +103,7 @@ def checked_widening(source: Source, name: str, total: int, now_ms: int) -> Part
 
 def waiting(source: Source, tp: TopicPartition, now_ms: int) -> PartitionsAdded:
     """The event that adds a waiting partition."""
+    assert tp.partition < 0, tp
     topic_id = _topic(source, tp.topic)[0]
     first_id = counter(source, "partition_id") + 1
     return PartitionsAdded(now_ms, tp.topic, topic_id, first_id, tp.partition, 1)

@@ -119,6 +119,7 @@ class _Sharing(Generic[T]):
                 load, member_id = heap[0]
                 self._give(member_id, partition)
                 heapq.heapreplace(heap, (load + 1, member_id))
+        assert not self._free, self._free
 
     def level(self) -> None:
         """Move partitions from members with more to members with fewer, perhaps through other members,
@@ -138,7 +139,9 @@ class _Sharing(Generic[T]):
         }
 
     def _give(self, member_id: str, partition: tuple[T, int]) -> None:
-        self._held[member_id][self._audiences[partition[0]]].add(partition)
+        audience = self._audiences[partition[0]]
+        assert member_id in audience, member_id
+        self._held[member_id][audience].add(partition)
         self._load[member_id] += 1
         self._free.discard(partition)
 
@@ -155,6 +158,7 @@ class _Sharing(Generic[T]):
         held, before = self._held[giver][audience], self._before
         by_preference = (held & before[taker], held - before[giver] - before[taker], held)
         chosen = dict.fromkeys(one for some in by_preference for one in sorted(some, reverse=True))
+        assert 0 < count <= len(chosen), count
         for partition in islice(chosen, count):
             held.remove(partition)
             self._load[giver] -= 1

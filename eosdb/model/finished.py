@@ -32,6 +32,8 @@ def text(end: int, unfinished: Sequence[int]) -> str:
     """The metadata; `unfinished` is in order."""
     if not unfinished:
         return f"eosdb:{end}"
+    assert unfinished[-1] < end, (unfinished, end)
+    assert all(before < after for before, after in pairwise(unfinished)), unfinished
     distances = "".join(f" {after - before}" for before, after in pairwise(unfinished))
     return f"eosdb:{unfinished[0]} {end}{distances}"
 

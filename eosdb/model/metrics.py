@@ -36,6 +36,7 @@ class Metrics:
 
     def count(self, name: str, amount: int = 1) -> None:
         """Increase the counter `name`-total."""
+        assert amount >= 0, amount
         with self._lock:
             self._totals[name] += amount
 

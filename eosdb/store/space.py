@@ -70,5 +70,6 @@ def give_back(unit: Unit, is_over: Callable[[], bool]) -> int:
             break
     reach(Failpoint.PAGES_GIVEN_BACK)
     freed = (before.total - pages(unit.connection).total) * before.size
+    assert freed >= 0, freed
     unit.written_bytes += freed
     return freed

@@ -213,7 +213,9 @@ class Consumer(Closeable, Generic[Key, Value]):
                 continue
             now = self._clock.monotonic_ms()
             if parts:
-                self._metrics.count("records-consumed", sum(map(len, parts)))
+                count = sum(map(len, parts))
+                assert 0 < count <= limit, count
+                self._metrics.count("records-consumed", count)
                 return parts
             if self._subscription is not None and self._look(self._present()):
                 continue

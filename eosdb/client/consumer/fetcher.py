@@ -60,6 +60,7 @@ class AssignedPartitions:
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Add the partitions. The callback is called even without partitions."""
         given = sorted(partitions)
+        assert self._cursors.keys().isdisjoint(given), given
         for tp in given:
             self._cursors[tp] = Cursor()
         if self._on_assign is not None:
@@ -135,11 +136,14 @@ class Cursor:
 
     def fill(self, block: Block) -> None:
         """Return the records of the block next, and then fetch from its end on."""
+        assert block.start == self.fetch_offset, block
+        assert block.start <= block.stop, block
         self._block, self._next, self.fetch_offset = block, 0, block.stop
         self.advance(0)
 
     def ahead(self, tp: TopicPartition, limit: int) -> PartitionColumns | None:
         """The next records; None if a fetch is needed first."""
+        assert limit > 0, limit
         block, start, end = self._block, self._next, self._next + limit
         if block is None or start == len(block.rows.offset):
             return None
@@ -149,7 +153,9 @@ class Cursor:
 
     def advance(self, count: int) -> None:
         """Move the position past `count` records, and past markers and aborted data after them."""
+        assert count >= 0, count
         self._next += count
+        assert self._block is None or self._next <= len(self._block.rows.offset), self._next
         if self._block is not None and self._next < len(self._block.rows.offset):
             self.position = self._block.rows.offset[self._next]
         else:
@@ -198,6 +204,7 @@ class Fetcher:
                 for i in range(len(tps)):
                     tp = tps[(self._turn + i) % len(tps)]
                     limit -= self._collect_from(tp, self.cursors[tp], limit, collected)
+                    assert limit >= 0, limit
         except Exception as error:
             if not collected or is_of_a_signal(error):
                 raise
@@ -248,6 +255,7 @@ class Fetcher:
             part.values[: len(keys)], self._settings.value_deserializer
         )
         end = len(values)
+        assert end <= len(keys), end
         whole = replace(piece(part, 0, end), keys=keys[:end], values=values)
         return whole, value_error or key_error
 

@@ -297,6 +297,8 @@ class Membership:
             if not joined.is_complete:
                 self._ask_later()
                 return
+            assert joined.member_id, joined
+            assert joined.generation_id >= 0, joined
             self._generation_id = joined.generation_id
             self._held = ConsumerGroupMetadata(
                 self._held.group_id,
@@ -325,6 +327,8 @@ class Membership:
         self._counts = {topic: existing.get(topic, 0) for topic in sorted(topics)}
         present = {topic: count for topic, count in self._counts.items() if count}
         assigned = assignor.assign(members, present)
+        assert assigned.keys() == {member.member_id for member in members}, assigned
+        assert sum(map(len, assigned.values())) <= sum(present.values()), assigned
         return {member_id: encode_assignment(tps) for member_id, tps in assigned.items()}
 
     def _sync(self) -> None:
@@ -345,6 +349,7 @@ class Membership:
                 return
             if not self._assignments:
                 self._counts = None
+            assert self._generation_id == self._held.generation_id, self._held
             self._phase, self._synced = Phase.STABLE, self._held
             self._beat_later()
             self._is_prepared = False
@@ -367,6 +372,7 @@ class Membership:
         self._untold.tell()
 
     def _ask_later(self) -> None:
+        assert _FIRST_BACKOFF_MS <= self._backoff_ms <= _LONGEST_BACKOFF_MS, self._backoff_ms
         self._ask_again_ms = self._clock.monotonic_ms() + self._backoff_ms
         self._backoff_ms = min(self._backoff_ms * 2, _LONGEST_BACKOFF_MS)
 

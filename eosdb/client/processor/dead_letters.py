@@ -160,6 +160,7 @@ class _Progress:
 
     def advance(self, offset: int) -> None:
         """Mark all letters up to this offset as replayed."""
+        assert offset >= self._below, offset
         self._below = offset + 1
         self._beyond = {beyond for beyond in self._beyond if beyond > offset}
 

@@ -60,6 +60,7 @@ class Lanes:
                 run = self._done.get(timeout=wait_s if self.running else 0)
             except Empty:
                 return
+            assert self.running > 0, self.running
             self.running -= 1
             run.is_out = False
             if run.is_off:
@@ -70,11 +71,13 @@ class Lanes:
 
     def release(self, run: Run) -> None:
         """Note that the record is complete, and begin the next record of its lane."""
+        assert self.in_hand > 0, self.in_hand
         self.in_hand -= 1
         self._advance(run)
 
     def again(self, run: Run, backoff_ms: int) -> None:
         """Call the handler again after this time."""
+        assert not run.is_out, run
         run.due_ms = self._clock.monotonic_ms() + backoff_ms
         self._later.append(run)
 
@@ -87,6 +90,7 @@ class Lanes:
         for name, lane in list(self._lanes.items()):
             if partitions is None or name[0] in partitions:
                 self.in_hand -= sum(not run.is_off for run in lane)
+                assert self.in_hand >= 0, self.in_hand
                 for run in lane:
                     run.is_off = True
                 self._lanes[name] = deque(run for run in lane if run.is_out)
@@ -103,6 +107,7 @@ class Lanes:
             thread.join()
 
     def _begin(self, run: Run) -> None:
+        assert not run.is_out, run
         if self.is_stopped:
             return
         if len(self._threads) < min(self.running + 1, self._most_threads):
@@ -115,6 +120,7 @@ class Lanes:
 
     def _advance(self, run: Run) -> None:
         lane = self._lanes[run.lane]
+        assert lane[0] is run, run
         lane.popleft()
         if lane:
             self._begin(lane[0])

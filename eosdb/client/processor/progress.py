@@ -32,18 +32,21 @@ class ProcessorProgress:
         return offset in self._done and offset not in self._left
 
     def take(self, offsets: Sequence[int]) -> None:
+        assert not self._unfinished or next(reversed(self._unfinished)) < offsets[0], offsets
         self._unfinished.update(dict.fromkeys(offsets))
         if self._unread:
             # Up to the last new offset, every record is taken now, or has been deleted.
             self._unread = [unread for unread in self._unread if unread > offsets[-1]]
 
     def complete(self, offsets: Sequence[int]) -> None:
+        assert self._unfinished.keys() >= {*offsets}, offsets
         for offset in offsets:
             del self._unfinished[offset]
         self.pass_by(offsets[-1])
 
     def pass_by(self, offset: int) -> None:
         """Note that the records up to this offset which are not taken need nothing."""
+        assert offset >= 0, offset
         self._end = max(self._end, offset + 1)
 
     def lowest(self) -> int | None:

@@ -128,6 +128,8 @@ class RecordHandler:
     def process_all(self, attempts: list[Attempt]) -> bool:
         """Process the records of one partition together, and a failing one by itself. Returns False if the
         transaction broke."""
+        assert attempts, "records to process"
+        assert attempts[0].tp == attempts[-1].tp, attempts[0]
         parts: list[tuple[list[Attempt], Exception | None]] = [(attempts, None)]
         while parts:
             part, error = parts.pop()
@@ -225,6 +227,7 @@ class RecordHandler:
     def _has_attempts(self, attempt: Attempt) -> bool:
         failure = self._failures.get(attempt.key)
         here = 0 if failure is None else failure.attempts - attempt.before
+        assert here >= 0, here
         return here < self.settings.max_attempts
 
     def _note_failure(self, attempt: Attempt, error: Exception) -> None:

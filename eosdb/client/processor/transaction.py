@@ -113,6 +113,7 @@ class ProcessingTransaction(ABC):
         """Note that records are being processed; `first` is the first offset that was read with them."""
         if offsets:
             self.progress(tp).take(offsets)
+        assert first is None or not offsets or first <= offsets[0], first
         self._starts.setdefault(tp, offsets[0] if first is None else first)
         self.taken_in += len(offsets)
 
@@ -131,6 +132,7 @@ class ProcessingTransaction(ABC):
 
     def complete(self, tp: TopicPartition, offsets: Sequence[int]) -> None:
         """Mark records as complete: all of their results are sent."""
+        assert offsets, tp
         self.begin()
         self._progress[tp].complete(offsets)
         self._touched.add(tp)
@@ -280,6 +282,7 @@ class ProducerTransaction(ProcessingTransaction):
         if self._began_ms is None:
             return {}
         assert self.producer is not None
+        assert not self.is_broken
         offsets = self._offsets()
         self.producer._commit_with(offsets, self._committer())
         self._is_committed()

@@ -141,6 +141,7 @@ class UnitTransaction(ProcessingTransaction):
             raise
 
     def commit(self) -> Offsets:
+        assert not self.is_broken
         unit, block, offsets = self._unit, self._block, self._offsets()
         try:
             if unit is not None and block is not None and offsets:

@@ -88,6 +88,7 @@ def init_producer_id(
     abort an open transaction. Raises ConcurrentTransactionsError while a transaction is ending, and
     FreshProducerIdNeededError.
     """
+    assert timeout_ms > 0, timeout_ms
     if current is None:
         return TransactionMetadata(
             transactional_id,
@@ -187,6 +188,7 @@ def prolong(
     """The open transaction with its deadline `timeout_ms` from now, at most 24 days after its start; not
     in Kafka. Returns None if no transaction is open, or more than half of that time is left. Raises
     InvalidProducerIdMappingError and ProducerFencedError."""
+    assert timeout_ms > 0, timeout_ms
     current = held_by(current, producer_id, producer_epoch, errors.ProducerFencedError)
     left_ms = current.start_time_ms + current.timeout_ms - now_ms
     if current.state is not ONGOING or left_ms > timeout_ms // 2:
@@ -283,6 +285,7 @@ def end(
     transaction is ending this way, and InvalidTxnStateError if nothing is open or the decision was the
     opposite. Raises FreshProducerIdNeededError if this end uses up the epochs.
     """
+    assert version in (CLASSIC, EPOCH_PER_TRANSACTION), version
     prepare, done = _ENDS[committed]
     if current is not None and _repeats_end(current, producer_id, producer_epoch, version):
         if current.state is prepare:

@@ -192,6 +192,7 @@ def record(
         id_, producer_id, epoch, last_epoch, previous_id, state, timeout_ms, start_time_ms, _, partitions,
         groups, next_id, version,
     ) = after  # fmt: skip
+    assert before is None or before.transactional_id == id_, id_
     # `tuple.__new__` takes half as long as the class, and this runs three times for each transaction.
     changed = tuple.__new__(kinds.TransactionStateChanged, (
         now_ms, id_, producer_id, epoch, last_epoch, previous_id,

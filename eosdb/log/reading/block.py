@@ -68,6 +68,7 @@ def read_whole(
     """Return the wanted parts of the records in [start, stop), aborted ones included. None if they exceed
     `max_bytes`, if anything is unusual, or if the accelerator cannot make them. Batches need not reach
     `stop`: they have at least one record, and otherwise as many as fit into `max_bytes`."""
+    assert 0 <= start < stop, (start, stop)
     module = accelerator.rows()
     # The accelerator needs every row from `start` on.
     if module is None or start < max(partition.clean_offset, partition.log_start_offset):
@@ -196,6 +197,7 @@ def check_range(partition: Partition, start: int, end: int, *, read_committed: b
 
 
 def part_of(partition: Partition, max_records: int) -> ReadLimits:
+    assert max_records > 0, max_records
     rows = partition.log_end_offset - partition.log_start_offset
     about = max(_PIECE * rows // max(partition.size_bytes, 1), 1)
     return ReadLimits(min(max_records, about), 64 * _PIECE)
@@ -218,11 +220,14 @@ def read(
     bounds = partition.offsets()
     if start >= stop:
         return Block(start, start, StoredRows(), bounds)
+    assert limits.records > 0, limits
+    assert limits.bytes >= 0, limits
     end = min(stop, start + limits.records)
     made = read_whole(connection, partition, start, end, want, limits.bytes)
     if made is None:
         rows, end = _by_row(connection, partition, start, stop, want, limits, check_crcs=check_crcs)
         made = rows, None, None
+    assert start < end or not check_crcs, (start, end)  # A reader goes on from the end.
     rows, cells, batches = made
     aborted: Sequence[AbortedTransaction] = ()
     offsets = rows.offset or (() if cells is None else cells.numbers("offset"))

@@ -55,6 +55,7 @@ def list_offset(
     if timestamp == MAX_TIMESTAMP:
         newest = _newest(connection, partition)
     else:
+        assert timestamp >= 0, timestamp
         newest = _first_at(connection, partition, timestamp)
     if newest is None or newest.offset >= bound:
         return OffsetAndTimestamp(-1, -1)

@@ -64,6 +64,7 @@ def _are_written(name: str, column: Sequence[Any]) -> bool:
 def sound(partition: Partition, offsets: Sequence[Any], start: int, end: int) -> int:
     """Return how many leading offsets can be the rows of [start, end): each once, in order, and without
     gaps above the clean offset."""
+    assert start <= end, (start, end)
     first_whole, count = max(start, partition.clean_offset), len(offsets)
     if count <= end - start and None not in offsets:
         if list(offsets) == list(range(start, start + count)):
@@ -111,6 +112,7 @@ def checked(
         next_offset = max(next_offset, min(partition.clean_offset, end))
     if next_offset == offset < end:
         raise damaged(partition, offset, "cannot be found" if is_another else "is missing")
+    assert offset < next_offset <= end, next_offset
     return count, next_offset
 
 

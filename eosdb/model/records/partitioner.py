@@ -47,6 +47,7 @@ def murmur2(data: bytes) -> int:
 
 def partitions_of(partitioner: Partitioner, keys: Sequence[bytes], partitions: int) -> list[int]:
     """Return the partition of each key."""
+    assert partitions > 0, partitions
     if partitioner is consistent_random:  # CRC-32 is faster than a look-up of repeated keys.
         return [checksum % partitions for checksum in map(zlib.crc32, keys)]
     by_key = {key: partitioner(key, partitions) for key in set(keys)}

@@ -44,6 +44,7 @@ class RecordColumns(Sequence[Record]):
     def lay_headers(self, headers: Sequence[Sequence[Header]], index: int) -> None:
         """Store the headers of the records about to be appended from `index` on. Earlier records without
         headers get an empty tuple. Headers of records that were never appended are removed."""
+        assert 0 <= index <= len(self.timestamps), index
         del self.headers[index:]
         if headers:
             self.headers.extend([()] * (index - len(self.headers)))
@@ -83,4 +84,6 @@ class RecordColumns(Sequence[Record]):
 
 def piece_length(length: int, size: int, most_records: int, most_bytes: int) -> int:
     """Return the number of records for the next piece, given that `length` records had `size` bytes."""
+    assert length > 0, length
+    assert size >= 0, size
     return max(1, min(most_records, most_bytes * length // max(size, 1)))

@@ -273,6 +273,8 @@ class OwnerLocks:
         """Hold `count` locks, from this number on, until `release`, `close`, or the end of the process. The
         caller must not hold one of them already. Raises DatabaseLockedError if another holder has one of
         them, DatabaseClosedError and StorageError."""
+        assert number >= 0, number
+        assert count > 0, count
         try:
             with self._lock:
                 if self._is_closed or self._process != os.getpid():

@@ -194,6 +194,7 @@ class GroupCommit:
 
     def take(self, turn: UnitRequest) -> None:
         """Wait until the turn leads. Raises DatabaseLockedError if the current leader takes too long."""
+        assert turn.alone, "a turn shares no round"
         try:
             self._queue_up(turn)
             self._wait_for_lead(turn)

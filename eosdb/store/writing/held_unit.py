@@ -203,6 +203,7 @@ class HeldUnit:
             self._unit.written_bytes = 0
             self.failure = None
             begin_immediate(self._raw, deadline_ns)
+            assert self._raw.in_transaction
             self._timings.locked()
         self.is_ours = False
 

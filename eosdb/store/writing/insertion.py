@@ -67,6 +67,7 @@ class FoldedInsertion(Insertion):
 
 
 def _binding(table: str, columns: Sequence[str]) -> tuple[Callable[[int], str], bool]:
+    assert len(set(columns)) == len(columns), columns
     head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "
     row = f"({', '.join('?' * len(columns))})"
     return lambda rows: head + ", ".join([row] * rows), columns[-1] == "checksum"

@@ -26,6 +26,8 @@ class Table:
         self, name: str, columns: str | Iterable[str], key: str, *, fixed: str = ""
     ) -> None:
         names, self._key = _names(columns), _names(key)
+        assert len(set(names)) == len(names), names
+        assert {*self._key, *_names(fixed)} <= {*names}, names
         self._changing: Final = [n for n in names if n not in (*self._key, *_names(fixed))]
         self._table: Final = f"{{{name}}}"
         self.columns: Final = ", ".join(names)

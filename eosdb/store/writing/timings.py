@@ -66,8 +66,10 @@ class Timings:
 
     def committed(self, requests: int, *, sync: bool) -> None:
         """The unit, of this many requests, is committed."""
+        assert requests > 0, requests
         self._committed = real_ns()
         took = self._committed - self._committing
+        assert took >= 0, took
         self._buckets[bisect_left(BOUNDS_NS, took)] += 1
         self._commit_ns += took
         self._turn_commit_ns += took

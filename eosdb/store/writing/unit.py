@@ -224,6 +224,7 @@ class Unit:
         self._waited += 1
         waiting = self._saves[table]
         before = waiting.get(key)
+        assert before is None or before[1] is row, table
         # A deferred INSERT remains an INSERT, but with the newer row.
         waiting[key] = (statement if before is None else before[0], row, value)
         if len(waiting) > _WAITING_MAX:
@@ -251,6 +252,7 @@ class Unit:
     ) -> sqlite3.Cursor:
         """Run a SELECT that reads only the insertion's table, which `save` never writes. Deferred rows stay
         deferred unless one of them `concerns` the query."""
+        assert insertion.table not in self._saves, insertion.table
         if any(map(concerns, self._inserts.get(insertion, ()))):
             return self.execute(statement, parameters)
         return self._connection.execute(statement, parameters)
@@ -281,6 +283,8 @@ class Unit:
         """Write all deferred rows before the commit. Raises RedoCarefullyError for a row that violates a
         constraint: then each request runs in a savepoint and gets its own error."""
         self._write()
+        assert not self._saves, self._saves.keys()
+        assert not self._inserts, self._inserts.keys()
 
     def _write(self, names: str | None = None) -> None:
         """Write the deferred rows, new rows first: of all tables, or of the tables named in `names`."""
@@ -325,6 +329,7 @@ class Unit:
     def savepoint(self) -> Iterator[None]:
         """Undo the block's writes if it raises; only for a careful unit. After an SQLite error the whole
         unit is rolled back, because the savepoint may have ended."""
+        assert self.careful, "other units defer their writes"
         self.execute("SAVEPOINT part")
         try:
             yield

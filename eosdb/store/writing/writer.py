@@ -100,6 +100,7 @@ class Writer:
     def _run(self, batch: list[UnitRequest], *, sync: bool, careful: bool) -> None:
         """Run all requests in one unit, once. If a signal raises after the commit, they still get their
         results."""
+        assert batch, "a round has requests"
         outcomes: list[tuple[object, Exception | None]] = []
         # Made before the commit, because memory may run out after it.
         told = zip(batch, outcomes, strict=True)
@@ -107,6 +108,7 @@ class Writer:
         try:
             unit = self.begin(sync=sync, careful=careful)
             outcomes += [self._run_request(unit, request, len(batch) == 1) for request in batch]
+            assert len(outcomes) == len(batch), outcomes
             is_committing = True
             is_undone = len(batch) == 1 and outcomes[0][1] is not None
             self.commit(len(batch), is_undone=is_undone)
@@ -142,6 +144,7 @@ class Writer:
         unit, connection = self._unit, self.connection
         try:
             connection.rollback()
+            assert not connection.in_transaction
             synchronous = self.durable if sync else self._relaxed
             if synchronous != self._synchronous:
                 connection.execute(f"PRAGMA synchronous={synchronous}")
@@ -150,6 +153,7 @@ class Writer:
             unit.written_bytes = 0
             unit.careful = careful
             begin_immediate(connection, self.deadline_ns)
+            assert connection.in_transaction
             self._timings.locked()
             (version,) = connection.execute("PRAGMA data_version").fetchone()
             self._begun += 1
@@ -176,6 +180,7 @@ class Writer:
                 self.note_position(self._unit.known_position)
         reach(Failpoint.UNIT_COMMITTED)
         changes = self.connection.total_changes - self._changes_before
+        assert changes >= 0, changes
         self._timings.rows += changes
         if changes or self._unit.written_bytes:
             self.wrote(16_384 + changes * 200 + self._unit.written_bytes)
@@ -206,6 +211,7 @@ class Writer:
 
     def wrote(self, wal_bytes: int) -> None:
         """Add an estimate of the bytes written to the WAL."""
+        assert wal_bytes >= 0, wal_bytes
         self._timings.has_written = True
         self._wal_bytes += wal_bytes
 
