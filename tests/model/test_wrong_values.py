@@ -20,7 +20,7 @@ AUDIENCE = frozenset({"a"})
 CASES: dict[str, Callable[[], object]] = {
     "an unfinished record at the end": lambda: finished.text(3, [3]),
     "unfinished records out of order": lambda: finished.text(9, [2, 1]),
-    "a piece beyond the end": lambda: piece(ONE, 0, 2),
+    "a piece that ends before it starts": lambda: piece(ONE, 1, 0),
     "a piece of no record": lambda: piece_length(0, 1, 1, 1),
     "a piece of negative size": lambda: piece_length(1, -1, 1, 1),
     "headers of a record that is none": lambda: RecordColumns([], [], []).lay_headers([()], 1),
