@@ -41,19 +41,19 @@ def state(db: eosdb.Database) -> str:
 
 
 def share(db: eosdb.Database) -> None:
-    """Two members, each with half of the partitions, in epoch 2."""
+    """Two members, each with half of the partitions, in epoch 3."""
     join(db, "a")
     join(db, "b")
-    told = beat(db, "a", member_epoch=1)
+    told = beat(db, "a", member_epoch=2)
     has = {part.topic_id: part.partitions for part in told.assignment or ()}
-    beat(db, "a", member_epoch=1, topic_partitions=has)
-    beat(db, "b", member_epoch=2)
+    beat(db, "a", member_epoch=2, topic_partitions=has)
+    beat(db, "b", member_epoch=3)
 
 
 def test_two_members_share_a_topic(db: eosdb.Database) -> None:
     share(db)
     described = db.broker.describe_consumer_group("g")
-    assert (described.state, described.group_epoch, described.assignor) == ("Stable", 2, "uniform")
+    assert (described.state, described.group_epoch, described.assignor) == ("Stable", 3, "uniform")
     (topic_id,) = {part.topic_id for m in described.members for part in m.assignment}
     assert topic_id == db.broker.topic_metadata()[0].topic_id
     assert [m.assignment[0].partitions for m in described.members] == [(0, 1), (2, 3)]
@@ -67,13 +67,13 @@ def test_two_members_share_a_topic(db: eosdb.Database) -> None:
 def test_a_heartbeat_that_changes_nothing_is_no_event(db: eosdb.Database) -> None:
     share(db)
     before = db.info()["journal_position"]
-    beat(db, "a", member_epoch=2)
+    beat(db, "a", member_epoch=3)
     assert db.info()["journal_position"] == before
 
 
 def test_an_event_has_the_changed_members_alone(db: eosdb.Database) -> None:
     share(db)
-    beat(db, "a", member_epoch=2, rack_id="r")
+    beat(db, "a", member_epoch=3, rack_id="r")
     ((members,),) = db.query(
         "SELECT json_array_length(detail, '$.members') FROM journal "
         "WHERE kind = 'GroupChanged' ORDER BY position DESC LIMIT 1"
@@ -99,7 +99,7 @@ def test_a_member_without_an_id_gets_one_and_a_repeat_the_same(
 
 def test_a_group_with_members_keeps_its_offsets_and_its_name(db: eosdb.Database) -> None:
     join(db, "a")
-    db.broker.offset_commit("g", {TP: OffsetAndMetadata(0)}, generation_id=1, member_id="a")
+    db.broker.offset_commit("g", {TP: OffsetAndMetadata(0)}, generation_id=2, member_id="a")
     with pytest.raises(eosdb.NonEmptyGroupError):
         db.broker.delete_group("g")
     beat(db, "a", member_epoch=-1)

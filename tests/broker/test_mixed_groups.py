@@ -85,8 +85,8 @@ def test_a_consumer_of_this_library_joins_a_group_of_the_new_protocol(
     consumer = db.consumer("g")
     consumer.subscribe(["t"])
     assert not consumer.assignment()
-    assert beat(db, "new", 1, topic_partitions={topic_id: range(4)}) == {"epoch": 1, "t": (0, 1)}
-    beat(db, "new", 1, topic_partitions={topic_id: (0, 1)})
+    assert beat(db, "new", 2, topic_partitions={topic_id: range(4)}) == {"epoch": 2, "t": (0, 1)}
+    beat(db, "new", 2, topic_partitions={topic_id: (0, 1)})
     clock.advance(3_000)
     for _ in range(3):
         consumer.poll()

@@ -65,14 +65,14 @@ def id_of(db: eosdb.Database, topic: str = "t") -> UUID:
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_member_joins_stays_and_leaves(peer: Peer, db: eosdb.Database, version: int) -> None:
     joined = beat(peer, "" if version == 0 else "m", version=version)
-    assert told(joined) == (1, [0, 1])
+    assert told(joined) == (2, [0, 1])
     assert joined.assignment.topic_partitions[0].topic_id == id_of(db)
     assert joined.heartbeat_interval_ms == 5_000
     member = joined.member_id
     assert member
-    assert told(beat(peer, member, 1, {id_of(db): [0, 1]}, version)) == (1, None)
+    assert told(beat(peer, member, 2, {id_of(db): [0, 1]}, version)) == (2, None)
     assert told(beat(peer, member, -1, version=version)) == (-1, None)
-    assert beat(peer, member, 1, version=version).error_code == UNKNOWN_MEMBER
+    assert beat(peer, member, 2, version=version).error_code == UNKNOWN_MEMBER
 
 
 @each(
@@ -98,8 +98,8 @@ def test_a_first_heartbeat_says_all_that_it_has_to(
 @pytest.mark.parametrize(
     ("member", "epoch", "code"),
     [
-        ("m", 1, NONE),
-        ("m", 2, UNSUPPORTED_VERSION),
+        ("m", 2, NONE),
+        ("m", 1, UNSUPPORTED_VERSION),
         ("m", -1, UNSUPPORTED_VERSION),
         ("x", 1, UNKNOWN_MEMBER),
     ],
@@ -146,10 +146,10 @@ def test_a_group_is_described(peer: Peer, db: eosdb.Database, version: int) -> N
     asked = _Describe(group_ids=["g", "nosuch"], include_authorized_operations=True)
     group, nosuch = peer.ask(asked, version).groups
     assert (nosuch.error_code, nosuch.group_id) == (NOT_FOUND, "nosuch")
-    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Reconciling", 2, 2)
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Reconciling", 3, 3)
     assert (group.assignor_name, group.authorized_operations) == ("range", {3, 6, 8, 10, 11})
     a, b = sorted(group.members, key=lambda member: str(member.member_id))
-    assert (a.instance_id, a.rack_id, a.member_epoch, a.client_id) == ("i", "r", 1, "peer")
+    assert (a.instance_id, a.rack_id, a.member_epoch, a.client_id) == ("i", "r", 2, "peer")
     assert (a.client_host, a.subscribed_topic_names, a.subscribed_topic_regex) == (
         "/127.0.0.1", ["t"], "",
     )  # fmt: skip

@@ -149,14 +149,13 @@ def heartbeat(
     changed = group.with_members([member], [replaced.member_id] if replaced is not None else ())
     numbers = _subscribed_topics(changed, topics)
     hash_ = _metadata_hash(numbers)
-    # A new group has epoch 0 and must get epoch 1, because epoch 0 in a heartbeat means a join. If a member
-    # was removed, `remove` has bumped the epoch already.
-    is_bumped = (
-        group.group_epoch == 0
-        or _subscription(member) != _subscription(before)
-        or (hash_ != group.metadata_hash and group.group_epoch == group.assignment_epoch)
+    # If a member was removed, `remove` has bumped the epoch already.
+    is_bumped = _subscription(member) != _subscription(before) or (
+        hash_ != group.metadata_hash and group.group_epoch == group.assignment_epoch
     )
-    changed = replace(changed, group_epoch=group.group_epoch + is_bumped, metadata_hash=hash_)
+    # A new group begins at epoch 1, because epoch 0 in a heartbeat means a join.
+    epoch = max(group.group_epoch, 1) + is_bumped
+    changed = replace(changed, group_epoch=epoch, metadata_hash=hash_)
     if changed.group_epoch > changed.assignment_epoch:
         changed = _with_target(changed, topics, numbers)
         member = known_member(changed, member.member_id)

@@ -214,9 +214,9 @@ TOLD: Steps = (*TWO, Hello("a"))
 GAVE: Steps = (*TOLD, Hello("a", owns="01"))
 SHARED: Steps = (*GAVE, Hello("b"))
 LATE: Steps = (*SHARED, enter("c"), enter("d"), Hello("a"))
-IS_ONE, IS_TWO, IS_TOLD = "Stable 1 a@1=0123", "Reconciling 2 a@1=0123 b@2=", "Reconciling 2 a@1=01 b@2="
-IS_GIVEN, IS_SHARED = "Reconciling 2 a@2=01 b@2=", "Stable 2 a@2=01 b@2=23"
-IS_LATE = "Reconciling 4 a@2=0 b@2=23 c@3= d@4="
+IS_ONE, IS_TWO, IS_TOLD = "Stable 2 a@2=0123", "Reconciling 3 a@2=0123 b@3=", "Reconciling 3 a@2=01 b@3="
+IS_GIVEN, IS_SHARED = "Reconciling 3 a@3=01 b@3=", "Stable 3 a@3=01 b@3=23"
+IS_LATE = "Reconciling 5 a@3=0 b@3=23 c@4= d@5="
 HERE: Steps = (enter("a", "i"),)
 AWAY: Steps = (*HERE, Hello("a", -2, instance="i"))
 BACK: Steps = (*AWAY, enter("b", "i"))
@@ -230,92 +230,92 @@ UNEVEN: Steps = (
 ANEW: Steps = (*ONE, Topic("t", 0), Topic("t", 1))
 
 CONSUMER = (
-    Row("the first member gets all partitions", (), enter("a"), "1: 0123", IS_ONE),
-    Row("and hears of them once", ONE, Hello("a"), "1", IS_ONE),
-    Row("unless it says all", ONE, Hello("a", 1, "0123", "t", rebalance_ms=30_000), "1: 0123", IS_ONE),
-    Row("a second one gets what is free", ONE, enter("b"), "2: nothing", IS_TWO),
-    Row("the first is told what to give up", TWO, Hello("a"), "1: 01", IS_TOLD),
-    Row("which is not free before", TOLD, Hello("b"), "2", IS_TOLD),
-    Row("a heartbeat that says nothing of it does not give it up", TOLD, Hello("a"), "1", IS_TOLD),
-    Row("nor one that has some of it", TOLD, Hello("a", owns="012"), "1", IS_TOLD),
-    Row("nor one that has that alone", TOLD, Hello("a", owns="2"), "1", IS_TOLD),
-    Row("it has given up what it does not name", TOLD, Hello("a", owns="01"), "2", IS_GIVEN),
-    Row("and that is the other's", GAVE, Hello("b"), "2: 23", IS_SHARED),
-    Row("who gives up more than it must is told the rest", TWO, Hello("a", owns=""), "2: 01", IS_GIVEN),
-    Row("a lost answer is asked for again", GAVE, Hello("a", 1, "01"), "2", IS_GIVEN),
-    Row("but not by who has more than that", GAVE, Hello("a", 1, "03"), FENCED, IS_GIVEN),
-    Row("nor by who does not say what it has", GAVE, Hello("a", 1), FENCED, IS_GIVEN),
-    Row("a late heartbeat confirms nothing newer", LATE, Hello("a", 1, "0"), FENCED, IS_LATE),
+    Row("the first member gets all partitions", (), enter("a"), "2: 0123", IS_ONE),
+    Row("and hears of them once", ONE, Hello("a"), "2", IS_ONE),
+    Row("unless it says all", ONE, Hello("a", 2, "0123", "t", rebalance_ms=30_000), "2: 0123", IS_ONE),
+    Row("a second one gets what is free", ONE, enter("b"), "3: nothing", IS_TWO),
+    Row("the first is told what to give up", TWO, Hello("a"), "2: 01", IS_TOLD),
+    Row("which is not free before", TOLD, Hello("b"), "3", IS_TOLD),
+    Row("a heartbeat that says nothing of it does not give it up", TOLD, Hello("a"), "2", IS_TOLD),
+    Row("nor one that has some of it", TOLD, Hello("a", owns="012"), "2", IS_TOLD),
+    Row("nor one that has that alone", TOLD, Hello("a", owns="2"), "2", IS_TOLD),
+    Row("it has given up what it does not name", TOLD, Hello("a", owns="01"), "3", IS_GIVEN),
+    Row("and that is the other's", GAVE, Hello("b"), "3: 23", IS_SHARED),
+    Row("who gives up more than it must is told the rest", TWO, Hello("a", owns=""), "3: 01", IS_GIVEN),
+    Row("a lost answer is asked for again", GAVE, Hello("a", 2, "01"), "3", IS_GIVEN),
+    Row("but not by who has more than that", GAVE, Hello("a", 2, "03"), FENCED, IS_GIVEN),
+    Row("nor by who does not say what it has", GAVE, Hello("a", 2), FENCED, IS_GIVEN),
+    Row("a late heartbeat confirms nothing newer", LATE, Hello("a", 2, "0"), FENCED, IS_LATE),
     Row("who must give up more when it has given up stays in its epoch", (*TOLD, enter("c"), enter("d")),
-        Hello("a", owns="01"), "1: 0", "Reconciling 4 a@1=0 b@2= c@3= d@4="),
+        Hello("a", owns="01"), "2: 0", "Reconciling 5 a@2=0 b@3= c@4= d@5="),
     Row("what it has given up is its own again if nobody is to have it", (*TOLD, Hello("b", -1)),
-        Hello("a", owns="01"), "3: 0123", "Stable 3 a@3=0123"),
+        Hello("a", owns="01"), "4: 0123", "Stable 4 a@4=0123"),
     # A known member joins again and owns nothing.
-    Row("it is told once more what it has", SHARED, enter("a"), "2: 01", IS_SHARED),
-    Row("and has given up what it must", TOLD, enter("a"), "2: 01", IS_GIVEN),
-    Row("the next epoch is fenced", ONE, Hello("a", 2), FENCED, IS_ONE),
-    Row("and any", ONE, Hello("a", 9), FENCED, IS_ONE),
-    Row("a stranger is unknown", ONE, Hello("x", 1), GONE, IS_ONE),
+    Row("it is told once more what it has", SHARED, enter("a"), "3: 01", IS_SHARED),
+    Row("and has given up what it must", TOLD, enter("a"), "3: 01", IS_GIVEN),
+    Row("the next epoch is fenced", ONE, Hello("a", 3), FENCED, IS_ONE),
+    Row("and any", ONE, Hello("a", 10), FENCED, IS_ONE),
+    Row("a stranger is unknown", ONE, Hello("x", 2), GONE, IS_ONE),
     Row("no group is not found", (), Hello("a", 5), NO_GROUP, NONE),
     Row("also by who leaves", (), Hello("a", -1), NO_GROUP, NONE),
     Row("a classic group is not found", (Join("a", kind="connect"),), Hello("a", 1), NO_GROUP,
         "CompletingRebalance 1 a="),
     # Deadlines and sessions.
-    Row("who owes partitions is there until its deadline", (*TOLD, Wait(30_000)), Hello("b"), "2", IS_TOLD),
-    Row("and is removed after it", TOLD, Wait(30_001), OK, "Assigning 3 b@2="),
-    Row("for the other's good", (*TOLD, Wait(30_001)), Hello("b"), "3: 0123", "Stable 3 b@3=0123"),
-    Row("a session lasts 45 seconds", (*ONE, Wait(45_000)), Hello("a"), "1", IS_ONE),
-    Row("and not longer", (*ONE, Wait(45_001)), Hello("a", 1), GONE, "Empty 2"),
-    Row("who has given up has no deadline", (*SHARED, Wait(30_001)), Hello("a"), "2", IS_SHARED),
+    Row("who owes partitions is there until its deadline", (*TOLD, Wait(30_000)), Hello("b"), "3", IS_TOLD),
+    Row("and is removed after it", TOLD, Wait(30_001), OK, "Assigning 4 b@3="),
+    Row("for the other's good", (*TOLD, Wait(30_001)), Hello("b"), "4: 0123", "Stable 4 b@4=0123"),
+    Row("a session lasts 45 seconds", (*ONE, Wait(45_000)), Hello("a"), "2", IS_ONE),
+    Row("and not longer", (*ONE, Wait(45_001)), Hello("a", 2), GONE, "Empty 3"),
+    Row("who has given up has no deadline", (*SHARED, Wait(30_001)), Hello("a"), "3", IS_SHARED),
     # Leaving.
-    Row("what leaves is free", TWO, Hello("a", -1), "-1", "Assigning 3 b@2="),
-    Row("for the others", (*TWO, Hello("a", -1)), Hello("b"), "3: 0123", "Stable 3 b@3=0123"),
-    Row("when the last one leaves nobody is left", ONE, Hello("a", -1), "-1", "Empty 2"),
-    Row("who has left is unknown", (*ONE, Hello("a", -1)), Hello("a", 1), GONE, "Empty 2"),
+    Row("what leaves is free", TWO, Hello("a", -1), "-1", "Assigning 4 b@3="),
+    Row("for the others", (*TWO, Hello("a", -1)), Hello("b"), "4: 0123", "Stable 4 b@4=0123"),
+    Row("when the last one leaves nobody is left", ONE, Hello("a", -1), "-1", "Empty 3"),
+    Row("who has left is unknown", (*ONE, Hello("a", -1)), Hello("a", 2), GONE, "Empty 3"),
     Row("a topic's only reader bumps the epoch once",
         (Topic("u", 1), *ONE, enter("b", topics="u"), Hello("b", -1)), Hello("a"),
-        "3", "Stable 3 a@3=0123"),
-    Row("a member of the new protocol is removed by its name", ONE, Leave("a"), OK, "Empty 2"),
+        "4", "Stable 4 a@4=0123"),
+    Row("a member of the new protocol is removed by its name", ONE, Leave("a"), OK, "Empty 3"),
     Row("an instance that nobody has is not", HERE, Leave("", "j"), GONE, IS_ONE),
     Row("nor by another id", HERE, Leave("x", "i"), FENCED_INSTANCE, IS_ONE),
-    Row("one leaves by its name", HERE, Leave("", "i"), OK, "Empty 2"),
+    Row("one leaves by its name", HERE, Leave("", "i"), OK, "Empty 3"),
     # Topics.
     Row("a group leaves epoch 0 although nothing matches", (), enter("a", topics=None, regex="x"),
         "1: nothing", "Stable 1 a@1="),
     Row("and stays there", NOTHING_YET, enter("b", topics=""), "1: nothing", "Stable 1 a@1= b@1="),
     Row("a topic that comes is shared out", (*NOTHING_YET, Topic("x", 2)), Hello("a"), "2: x01",
         "Stable 2 a@2=x01"),
-    Row("one that grows, too", (*ONE, Topic("t", 6)), Hello("a"), "2: 012345", "Stable 2 a@2=012345"),
-    Row("and once", (*ONE, Topic("t", 6), Hello("a")), Hello("a"), "2", "Stable 2 a@2=012345"),
-    Row("one made anew is another", ANEW, Hello("a"), "1: nothing", "Reconciling 2 a@1="),
-    Row("which comes when the old one has been given up", (*ANEW, Hello("a")), Hello("a", owns=""), "2: 0",
-        "Stable 2 a@2=0"),
+    Row("one that grows, too", (*ONE, Topic("t", 6)), Hello("a"), "3: 012345", "Stable 3 a@3=012345"),
+    Row("and once", (*ONE, Topic("t", 6), Hello("a")), Hello("a"), "3", "Stable 3 a@3=012345"),
+    Row("one made anew is another", ANEW, Hello("a"), "2: nothing", "Reconciling 3 a@2="),
+    Row("which comes when the old one has been given up", (*ANEW, Hello("a")), Hello("a", owns=""), "3: 0",
+        "Stable 3 a@3=0"),
     Row("the assignor that most prefer assigns, here uneven topics unevenly", UNEVEN, Hello("a"),
-        "1: x01y01",
-        "Reconciling 2 a@1=x01y01 b@2="),
+        "2: x01y01",
+        "Reconciling 3 a@2=x01y01 b@3="),
     Row("an expression stays until another is told", (enter("a", topics="", regex="t"), Hello("a")),
-        Hello("a"), "1", IS_ONE),
-    Row("an expression may change", (Topic("x", 1), *ONE), Hello("a", topics="", regex="x"), "1: nothing",
-        "Reconciling 2 a@1="),
+        Hello("a"), "2", IS_ONE),
+    Row("an expression may change", (Topic("x", 1), *ONE), Hello("a", topics="", regex="x"), "2: nothing",
+        "Reconciling 3 a@2="),
     # Static members.
     Row("a static member leaves for a while", HERE, Hello("a", -2, instance="i"), "-2",
-        "Reconciling 1 a@-2=0123"),
-    Row("and comes back", AWAY, enter("a", "i"), "1: 0123", IS_ONE),
-    Row("under any id", AWAY, enter("b", "i"), "1: 0123", "Stable 1 b@1=0123"),
-    Row("its former self is fenced at once", BACK, Hello("a", 1, instance="i"), FENCED_INSTANCE,
-        "Stable 1 b@1=0123"),
-    Row("also when it leaves", BACK, Hello("a", -1, instance="i"), FENCED_INSTANCE, "Stable 1 b@1=0123"),
-    Row("who is away has no epoch", AWAY, Hello("a", 1, instance="i"), FENCED, "Reconciling 1 a@-2=0123"),
+        "Reconciling 2 a@-2=0123"),
+    Row("and comes back", AWAY, enter("a", "i"), "2: 0123", IS_ONE),
+    Row("under any id", AWAY, enter("b", "i"), "2: 0123", "Stable 2 b@2=0123"),
+    Row("its former self is fenced at once", BACK, Hello("a", 2, instance="i"), FENCED_INSTANCE,
+        "Stable 2 b@2=0123"),
+    Row("also when it leaves", BACK, Hello("a", -1, instance="i"), FENCED_INSTANCE, "Stable 2 b@2=0123"),
+    Row("who is away has no epoch", AWAY, Hello("a", 2, instance="i"), FENCED, "Reconciling 2 a@-2=0123"),
     Row("an instance is held until it leaves", HERE, enter("b", "i"), HELD, IS_ONE),
     Row("also from itself", HERE, enter("a", "i"), HELD, IS_ONE),
-    Row("it is kept by who does not name it", (*HERE, Hello("a")), Hello("a", instance="i"), "1", IS_ONE),
-    Row("nobody else speaks for it", HERE, Hello("b", 1, instance="i"), FENCED_INSTANCE, IS_ONE),
-    Row("nor for one that nobody has", HERE, Hello("a", 1, instance="j"), GONE, IS_ONE),
-    Row("who is away has given up what it owed", OWES, Hello("b"), "2: 23", "Reconciling 2 a@-2=01 b@2=23"),
-    Row("and has no deadline", (*OWES, Wait(30_001)), Hello("b"), "2: 23", "Reconciling 2 a@-2=01 b@2=23"),
-    Row("and comes back in the group's epoch", OWES, enter("c", "i"), "2: 01", "Reconciling 2 b@2= c@2=01"),
+    Row("it is kept by who does not name it", (*HERE, Hello("a")), Hello("a", instance="i"), "2", IS_ONE),
+    Row("nobody else speaks for it", HERE, Hello("b", 2, instance="i"), FENCED_INSTANCE, IS_ONE),
+    Row("nor for one that nobody has", HERE, Hello("a", 2, instance="j"), GONE, IS_ONE),
+    Row("who is away has given up what it owed", OWES, Hello("b"), "3: 23", "Reconciling 3 a@-2=01 b@3=23"),
+    Row("and has no deadline", (*OWES, Wait(30_001)), Hello("b"), "3: 23", "Reconciling 3 a@-2=01 b@3=23"),
+    Row("and comes back in the group's epoch", OWES, enter("c", "i"), "3: 01", "Reconciling 3 b@3= c@3=01"),
     # Members of the other protocol.
-    Row("who speaks the new protocol does not speak the classic", ONE, Beat("a", 1), GONE, IS_ONE),
+    Row("who speaks the new protocol does not speak the classic", ONE, Beat("a", 2), GONE, IS_ONE),
     # Deleting offsets.
     Row("offsets of a subscribed topic stay", ONE, DeleteOffset("t"), SUBSCRIBED, IS_ONE),
     Row("also by an expression", (enter("a", topics="", regex="t"),), DeleteOffset("t"), SUBSCRIBED,
@@ -369,7 +369,7 @@ CAME_BACK: Steps = (*SPLIT, Hello("new", -1))
 LEFT: Steps = (*MIXED, Hello("new", -1))
 IS_OLD, IS_MIXED = "Stable 1 old=0123", "Reconciling 2 new@2= old~@1=0123"
 IS_JOINED, IS_OBEYING = "Reconciling 2 new@2= old~@2=01", "Reconciling 2 new@2= old~@1=01"
-IS_SPLIT, IS_LATER = "Stable 2 new@2=23 old~@2=01", "Reconciling 2 new@1=0123 old~@2="
+IS_SPLIT, IS_LATER = "Stable 2 new@2=23 old~@2=01", "Reconciling 3 new@2=0123 old~@3="
 IS_BETWEEN = "Reconciling 3 new@3= old~@2=0123"
 IS_LEFT = "PreparingRebalance 2 old=01"
 REVOKES: Steps = (*OLD, Join("old", owns="0123"), Sync("old", "old=01"))
@@ -395,11 +395,11 @@ CHANGE_OVER = (
     Row("and has then given up", OBEYS, Join("old", owns="01"), "2 range, nobody leads", IS_JOINED),
     Row("so that the newcomer gets it", (*OBEYS, Join("old", owns="01")), Hello("new"), "2: 23", IS_SPLIT),
     Row("a classic member joins a group of the new kind", (enter("new"),), Join("old"),
-        "2 range, nobody leads", IS_LATER),
+        "3 range, nobody leads", IS_LATER),
     Row("and waits for its share", LATER, Sync("old"), "nothing", IS_LATER),
     Row("in peace", LATER, Beat("old"), OK, IS_LATER),
-    Row("until that is free", FREE, Beat("old"), REBALANCING, "Reconciling 2 new@2=01 old~@2="),
-    Row("then it gets it", (*FREE, Join("old")), Sync("old"), "23", "Stable 2 new@2=01 old~@2=23"),
+    Row("until that is free", FREE, Beat("old"), REBALANCING, "Reconciling 3 new@3=01 old~@3="),
+    Row("then it gets it", (*FREE, Join("old")), Sync("old"), "23", "Stable 3 new@3=01 old~@3=23"),
     Row("only the assignor that a member joined with is its own", JOINED, Sync("old", name="x"),
         INCONSISTENT, IS_JOINED),
     Row("and its type", JOINED, Sync("old", kind="connect"), INCONSISTENT, IS_JOINED),
@@ -416,10 +416,10 @@ CHANGE_OVER = (
     Row("which its heartbeats do not move", (*MIXED, Beat("old"), Wait(15_001), Beat("old"), Wait(15_000)),
         Hello("new"), "3: 0123", "Stable 3 new@3=0123"),
     Row("who has joined is to sync by it", (*LATER[:-1], Wait(30_000)), Beat("old"), OK, IS_LATER),
-    Row("or is removed", (*LATER[:-1], Wait(30_001)), Beat("old"), GONE, "Assigning 3 new@1=0123"),
+    Row("or is removed", (*LATER[:-1], Wait(30_001)), Beat("old"), GONE, "Assigning 4 new@2=0123"),
     Row("who has synced has none", (*LATER, Wait(30_001)), Beat("old"), OK, IS_LATER),
     Row("a classic member has its own session", (*BRIEF, Wait(10_000)), Beat("old"), OK, IS_LATER),
-    Row("and no longer one", (*BRIEF, Wait(10_001)), Beat("old"), GONE, "Assigning 3 new@1=0123"),
+    Row("and no longer one", (*BRIEF, Wait(10_001)), Beat("old"), GONE, "Assigning 4 new@2=0123"),
     *(
         Row(f"which {request} renews", (*BRIEF, Wait(9_000), request, Wait(9_000)), Beat("old"), OK,
             IS_LATER)
@@ -444,7 +444,7 @@ CHANGE_OVER = (
     Row("who is behind then is fenced", LEFT, Beat("old", 1), ILLEGAL, "PreparingRebalance 2 old=0123"),
     Row("and joins again", LEFT, Join("old"), "3 range, old leads", "CompletingRebalance 3 old=0123"),
     Row("a session that ends is the same", (enter("new"), Join("old"), Wait(45_001)), Join("old"),
-        "3 range, old leads", "CompletingRebalance 3 old="),
+        "4 range, old leads", "CompletingRebalance 4 old="),
     # Members between two requests.
     Row("who has joined and not synced keeps what it had", (*OLD, Join("old", owns="0123")), enter("new"),
         "3: nothing", IS_BETWEEN),
@@ -464,7 +464,7 @@ CHANGE_OVER = (
     # Removal by name.
     Row("a classic member is removed by its name", MIXED, Leave("old"), OK, "Assigning 3 new@2="),
     Row("a stranger is not", MIXED, Leave("x"), GONE, IS_MIXED),
-    Row("one of the new protocol is", LATER, Leave("new"), OK, "PreparingRebalance 2 old="),
+    Row("one of the new protocol is", LATER, Leave("new"), OK, "PreparingRebalance 3 old="),
     # Static members.
     Row("a static member changes its protocol", STATIC_OLD[:-1], enter("new", "i"), "2: 0123",
         "Stable 2 new@2=0123"),
@@ -477,8 +477,8 @@ CHANGE_OVER = (
     # Without members, either protocol goes on behind the other.
     Row("the new protocol goes on behind the classic one", EMPTY, enter("b"), "3: 0123",
         "Stable 3 b@3=0123"),
-    Row("and the classic one behind it", LEFT_NEW, Join("b"), "3 range, b leads",
-        "CompletingRebalance 3 b="),
+    Row("and the classic one behind it", LEFT_NEW, Join("b"), "4 range, b leads",
+        "CompletingRebalance 4 b="),
     # Others.
     Row("other programs' groups do not change over", (Join("x", kind="connect"),), enter("new"), NO_GROUP,
         "CompletingRebalance 1 x="),
@@ -513,11 +513,11 @@ _COMMITS: tuple[tuple[Steps, str, int, str, str], ...] = (
     (FORMED, "a", 1, ILLEGAL, ILLEGAL),
     (FORMED, "x", 2, GONE, GONE),
     ((*SHORT, Wait(10_001)), "a", 1, GONE, GONE),
-    (ONE, "a", 1, OK, OK),
-    (ONE, "a", 0, STALE, ILLEGAL),
-    (ONE, "a", 2, STALE, ILLEGAL),
+    (ONE, "a", 2, OK, OK),
+    (ONE, "a", 1, STALE, ILLEGAL),
+    (ONE, "a", 3, STALE, ILLEGAL),
     (ONE, "a", -1, STALE, ILLEGAL),
-    (ONE, "x", 1, GONE, GONE),
+    (ONE, "x", 2, GONE, GONE),
     (ONE, "", -1, GONE, OK),
     (LEFT_NEW, "", -1, OK, OK),
     (LEFT_NEW, "a", 1, GONE, GONE),
@@ -532,21 +532,21 @@ _COMMITS: tuple[tuple[Steps, str, int, str, str], ...] = (
 GOT_BACK: Steps = (*SHARED, Hello("b", -1), Hello("a"))
 _OLDER: tuple[tuple[Steps, str, int, str, str, str], ...] = (
     # As above, with the partitions that it commits: it keeps them, or has given one up since (KIP-1251).
-    (GAVE, "a", 1, "01", OK, OK),
-    (GAVE, "a", 1, "2", STALE, ILLEGAL),
-    (GAVE, "a", 1, "02", STALE, ILLEGAL),
-    (GAVE, "a", 0, "0", STALE, ILLEGAL),
+    (GAVE, "a", 2, "01", OK, OK),
+    (GAVE, "a", 2, "2", STALE, ILLEGAL),
+    (GAVE, "a", 2, "02", STALE, ILLEGAL),
+    (GAVE, "a", 1, "0", STALE, ILLEGAL),
     (GAVE, "a", -1, "0", STALE, ILLEGAL),
-    (LATE, "a", 1, "01", OK, OK),  # It still has to give up 1.
-    (LATE, "a", 1, "2", STALE, ILLEGAL),
-    (GOT_BACK, "a", 1, "01", OK, OK),
-    (GOT_BACK, "a", 2, "2", STALE, ILLEGAL),
-    ((*TOLD, Hello("b", -1), Hello("a", owns="01")), "a", 1, "2", STALE, ILLEGAL),
-    (AWAY, "a", 1, "0", STALE, ILLEGAL),
-    (BACK, "b", 0, "0", STALE, ILLEGAL),  # Kafka accepts it.
-    ((*OWES, enter("c", "i")), "c", 1, "01", OK, OK),
-    ((*OWES, enter("c", "i")), "c", 1, "2", STALE, ILLEGAL),
-    ((*ANEW, Hello("a"), Hello("a", owns="")), "a", 1, "0", STALE, ILLEGAL),
+    (LATE, "a", 2, "01", OK, OK),  # It still has to give up 1.
+    (LATE, "a", 2, "2", STALE, ILLEGAL),
+    (GOT_BACK, "a", 2, "01", OK, OK),
+    (GOT_BACK, "a", 3, "2", STALE, ILLEGAL),
+    ((*TOLD, Hello("b", -1), Hello("a", owns="01")), "a", 2, "2", STALE, ILLEGAL),
+    (AWAY, "a", 2, "0", STALE, ILLEGAL),
+    (BACK, "b", 1, "0", STALE, ILLEGAL),  # Kafka accepts it.
+    ((*OWES, enter("c", "i")), "c", 2, "01", OK, OK),
+    ((*OWES, enter("c", "i")), "c", 2, "2", STALE, ILLEGAL),
+    ((*ANEW, Hello("a"), Hello("a", owns="")), "a", 2, "0", STALE, ILLEGAL),
     (JOINED, "old", 1, "01", OK, OK),
     (JOINED, "old", 1, "2", ILLEGAL, ILLEGAL),
     (GIVEN, "old", 2, "01", OK, OK),
@@ -581,7 +581,7 @@ COMMITS = (
 FETCHES = tuple(
     Row(f"fetch: {who!r} in {epoch}", state, Fetch(who, epoch), answer, "")
     for state, who, epoch, answer in (
-        (ONE, None, -1, OK), (ONE, None, 1, GONE), (ONE, "a", 1, OK), (ONE, "a", 0, STALE), (ONE, "a", 2,
+        (ONE, None, -1, OK), (ONE, None, 2, GONE), (ONE, "a", 2, OK), (ONE, "a", 1, STALE), (ONE, "a", 3,
         STALE), (ONE, "a", -1,
         STALE),
         (ONE, "", -1, GONE), (ONE, "x", 1, GONE), (JOINED, "old", 2, OK), (JOINED, "old", 1, ILLEGAL),
