@@ -91,8 +91,8 @@ def test_a_group_in_error_lists_no_partitions(peer: Peer, db: eosdb.Database) ->
     ):
         for member, epoch, code in (
             ("m", 9, STALE_EPOCH),
-            ("x", 1, UNKNOWN_MEMBER),
-            ("m", 1, NONE),
+            ("x", 2, UNKNOWN_MEMBER),
+            ("m", 2, NONE),
         ):
             given = {"group_id": "g", "member_id": member, "member_epoch": epoch, "topics": [asked]}
             (found,) = peer.ask(asking(OffsetFetchRequest, groups=[given]), version).groups
