@@ -9,7 +9,7 @@ import pytest
 
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.events.kinds import BatchAppended
-from eosdb.log import append, once, producer_state, retention, scheduled, topics
+from eosdb.log import append, attempts, once, producer_state, retention, scheduled, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import Duplicate, LookBehind, StoredRange
@@ -52,7 +52,7 @@ CASES: dict[str, Callable[[], object]] = {
         1, BATCH, LookBehind(0), StoredRange(Duplicate(0, 0), 1)
     ),
     "a marker's epoch": lambda: producer_state.check_marker(None, -1, 0),
-    "an attempt without a sequence": lambda: append.after_trying(None, 0, -1),
+    "an attempt without a sequence": lambda: attempts.after_trying(None, 0, -1),
     "a producer without sequences": lambda: store(-1),
     "keys without values": lambda: store(payload=[b""]),
     "a sum too many": lambda: store(content_sums=[1, 2]),
