@@ -414,6 +414,15 @@ def in_part(error: E, stored: str) -> E:
     return error
 
 
+def of_what_was_not_sent(error: E) -> E:
+    """Return the error of records that were never sent, because `error` had ended their transaction."""
+    found = error.__class__.__new__(error.__class__)
+    found.__dict__.update(error.__dict__, outcome="not written")
+    found.args = (f"never sent, because the transaction had failed: {error}",)
+    found.__cause__ = error
+    return found
+
+
 def of_one_write(error: BaseException) -> str:
     """The error's text for a reader who does not know which writes came before the failed one."""
     return str(error).replace("nothing was written", "this write is undone")

@@ -24,7 +24,12 @@ from eosdb.client.producer.state import (
     TransactionManager,
 )
 from eosdb.client.transport import DirectTransport, Transport
-from eosdb.errors import DatabaseLockedError, EosdbError, InvalidProducerIdMappingError
+from eosdb.errors import (
+    DatabaseLockedError,
+    EosdbError,
+    InvalidProducerIdMappingError,
+    of_what_was_not_sent,
+)
 from eosdb.model.metrics import Metrics
 from eosdb.model.requests import EndTxn, InitProducerId, Produce, Request, TxnOffsetCommit
 from eosdb.model.threads import Fate
@@ -161,8 +166,10 @@ class Sender:
         if not self.is_running:
             self._begin_step()
         for batch in self.accumulator.waiting():
-            if not (unsent_only and batch.identity):
+            if not unsent_only:
                 self._batches.give_up(batch, why)
+            elif not batch.identity:
+                self._batches.give_up(batch, of_what_was_not_sent(why))
         if not self.is_running:
             self._batches.call_back()
             self._is_whole = True

@@ -274,5 +274,6 @@ def _refused(sent: Iterable[tuple[values.RelayRecords, ProduceFuture]]) -> list[
         for record, future in sent
         if record.origin is not None
         and future.done()
-        and isinstance(future.exception(), MessageTooLargeError)
+        and isinstance(error := future.exception(), MessageTooLargeError)
+        and error.__cause__ is None  # Otherwise it was never sent, behind one that was.
     ]
