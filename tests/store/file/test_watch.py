@@ -20,6 +20,13 @@ from eosdb.system import linux
 TP = TopicPartition("t", 0)
 
 
+@pytest.fixture(autouse=True)
+def _no_watch_of_other_tests() -> None:
+    gc.collect()
+    for idle in list(watch._idle):
+        watch.end_idle(idle.path)
+
+
 class NoInstance:
     """As the C library when the instances are used up."""
 
@@ -42,7 +49,6 @@ class NoWatch:
 def test_without_a_notice_of_the_kernel_a_wait_ends_with_the_commit_all_the_same(
     db_path: Path, libc: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gc.collect()  # Other tests leave some.
     before = instances()
     waited, wait = threading.Event(), watch.Watch.wait
 
