@@ -349,6 +349,9 @@ class Membership:
                 return
             if not self._assignments:
                 self._counts = None
+            elif synced.assignment != self._assignments[self._held.member_id]:
+                # A static leader that has started again gets what it had (KIP-814), without newer topics.
+                self._must_rejoin = True
             assert self._generation_id == self._held.generation_id, self._held
             self._phase, self._synced = Phase.STABLE, self._held
             self._beat_later()
