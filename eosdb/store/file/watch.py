@@ -65,7 +65,7 @@ class Watch(Closeable):
 
 def watch(path: str) -> Watch:
     """Return a watch of the file at `path`: an idle one, or a new one."""
-    for idle in [watch for watch in list(_idle) if watch.path == path]:
+    for idle in _idle_at(path):
         if _took(idle):
             if idle.is_in_place():
                 return idle
@@ -75,8 +75,12 @@ def watch(path: str) -> Watch:
 
 def end_idle(path: str) -> None:
     """End the watches of the file that no wait uses."""
-    for idle in [watch for watch in list(_idle) if watch.path == path]:
+    for idle in _idle_at(path):
         _end(idle)
+
+
+def _idle_at(path: str) -> list[Watch]:
+    return [idle for idle in list(_idle) if idle.path == path]
 
 
 def _end(idle: Watch) -> None:
