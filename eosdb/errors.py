@@ -415,10 +415,10 @@ def in_part(error: E, stored: str) -> E:
 
 
 def of_what_was_not_sent(error: E) -> E:
-    """Return the error of records that were never sent, because `error` had ended their transaction."""
+    """Return the error of records that are not stored, because `error` had ended their transaction."""
     found = error.__class__.__new__(error.__class__)
     found.__dict__.update(error.__dict__, outcome="not written")
-    found.args = (f"never sent, because the transaction had failed: {error}",)
+    found.args = (f"not stored, because the transaction had failed: {error}",)
     found.__cause__ = error
     return found
 
