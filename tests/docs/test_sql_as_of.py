@@ -12,11 +12,13 @@ import contextlib
 import random
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import eosdb
-from eosdb import BrokerConfig, ManualClock, Producer, TopicPartition
+from eosdb import BrokerConfig, ManualClock, TopicPartition
+from tests.classic import transactional
 from tests.conftest import START_MS
 from tests.docs.test_sql_page import QUERIES
 
@@ -44,7 +46,8 @@ class History:
         self.db.admin.create_topic("orders", partitions=PARTITIONS)
         self.db.admin.create_topic("others")
         self.plain = self.db.producer()
-        self.open: dict[str, Producer] = {}
+        self.version = version
+        self.open: dict[str, Any] = {}
         self.times: list[int] = []
         self.count = 0
 
@@ -62,7 +65,7 @@ class History:
         if self.random.random() < 0.3:
             self.db.housekeeping()
 
-    def send(self, producer: Producer | None = None) -> None:
+    def send(self, producer: Any = None) -> None:
         topic = self.random.choice(("orders", "orders", "orders", "others"))
         partition = self.random.randrange(PARTITIONS) if topic == "orders" else 0
         sender = producer or self.plain
@@ -74,8 +77,7 @@ class History:
     def send_in_transaction(self) -> None:
         name = self.random.choice(IDS)
         if name not in self.open:
-            self.open[name] = self.db.producer(transactional_id=name)
-            self.open[name].init_transactions()
+            self.open[name] = transactional(self.db, name, self.version)
             self.open[name].begin_transaction()
         with contextlib.suppress(eosdb.EosdbError):
             self.send(self.open[name])
@@ -91,7 +93,7 @@ class History:
 
     def succeed(self) -> None:
         """Another producer takes the id over, and leaves the first one with it."""
-        self.db.producer(transactional_id=self.random.choice(IDS)).init_transactions()
+        transactional(self.db, self.random.choice(IDS), self.version)
 
     def delete(self) -> None:
         if self.random.random() < 0.2:

@@ -9,7 +9,6 @@ import click
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.admin.tools import Tools
 from eosdb.cli import options, output
 from eosdb.cli.file_command import FileCommand, FileGroup, Session
 from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
@@ -200,6 +199,8 @@ def delete_records(session: Session, where: TopicPartition, before_offset: int, 
 
 def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:
     """The topic's effective settings. Raises UnknownTopicOrPartitionError with the command to create it."""
+    from eosdb.admin.tools import Tools  # Loads the database, which `--help` does not need.
+
     try:
         return Tools(db.admin).topic_config(topic)
     except UnknownTopicOrPartitionError as error:

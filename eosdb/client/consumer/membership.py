@@ -347,9 +347,10 @@ class Membership:
             if not synced.is_complete:
                 self._ask_later()
                 return
+            assigned = set(decode_assignment(synced.assignment))
             if not self._assignments:
                 self._counts = None
-            elif synced.assignment != self._assignments[self._held.member_id]:
+            elif assigned != set(decode_assignment(self._assignments[self._held.member_id])):
                 # A static leader that has started again gets what it had (KIP-814), without newer topics.
                 self._must_rejoin = True
             assert self._generation_id == self._held.generation_id, self._held
@@ -358,9 +359,8 @@ class Membership:
             self._is_prepared = False
             self.rebalances += 1
             self._ask_now()
-        assigned = decode_assignment(synced.assignment)
-        self._assigned_last = Subscription((), assigned, self._held.generation_id)
-        self._apply_assignment(set(assigned))
+        self._assigned_last = Subscription((), tuple(sorted(assigned)), self._held.generation_id)
+        self._apply_assignment(assigned)
 
     def _apply_assignment(self, assigned: set[TopicPartition]) -> None:
         """Apply the assignment. A cooperative member that revokes partitions rejoins afterwards
