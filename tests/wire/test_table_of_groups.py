@@ -26,8 +26,9 @@ from eosdb.model.protocol.consumer_protocol import decode_assignment
 from eosdb.wire.schemas import ConsumerGroupHeartbeatRequest
 from tests.broker.asked import Asked, clock, only_its_topic
 from tests.coordinator.groups import steps
+from tests.coordinator.groups.classic_table import WAITS
 from tests.coordinator.groups.steps import Row, Step, check_all
-from tests.coordinator.groups.table import TABLE, WAITS
+from tests.coordinator.groups.table import TABLE
 from tests.wire.peer import Peer, asking
 
 __all__ = ["clock"]

@@ -18,8 +18,9 @@ from eosdb.coordinator.groups.consumer_decisions import (
 from eosdb.model.protocol.members import NO_DEADLINE, NOTHING, Member, MemberState, Partitions
 from eosdb.model.values import GroupState
 from tests.coordinator.groups.by_decisions import Decided
+from tests.coordinator.groups.classic_table import ELECTIONS
 from tests.coordinator.groups.steps import Hello, Join, Step, Topic, Wait, check_all, enter
-from tests.coordinator.groups.table import ELECTIONS, PREFERENCES, TABLE
+from tests.coordinator.groups.table import PREFERENCES, TABLE
 
 
 def test_the_decisions_are_those_of_the_table() -> None:
