@@ -149,7 +149,7 @@ def first_record_at(
 
 
 def history_mark(core: Core) -> str:
-    """Return a mark for programs that store offsets outside the file: `_history_departure` later tells
+    """Return a mark for programs that store offsets outside the file: `history_departure` later tells
     whether the file still has this history."""
     with core.store.read() as connection:
         return str(journal.mark(connection))

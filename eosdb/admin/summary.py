@@ -71,11 +71,11 @@ class FileSummary(NamedTuple):
     """The position of the newest event; of two copies of a file the one with the higher position is
     newer."""
     mark: str
-    """The history's mark, as `Admin._history_mark` returns it."""
+    """The history's mark, as `admin.log.history_mark` returns it."""
     cut: consistent_cut.Cut
     """The consistent cut, as `Admin.consistent_cut` returns it."""
     departures: dict[str, str]
-    """The results of `Admin._history_departure` for those given marks that belong to another history."""
+    """The results of `admin.log.history_departure` for those given marks that belong to another history."""
     topic_ids: dict[str, str]
     """The ids of the topics in `cut`, by name; empty if they are unknown (in a snapshot's manifest)."""
 

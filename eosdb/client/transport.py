@@ -45,7 +45,7 @@ class IsPresent(Protocol):
 
     def presence(self, transactional_id: str | None = None) -> Presence | None:
         """Return a new presence, for a member that is about to join or for the owner of a transactional
-        id (`owned_ids`); None if no lock is available."""
+        id (in the form that `with_owner` makes); None if no lock is available."""
 
 
 # decisions/0097: a call returns with the answers; nothing is in flight.

@@ -4,9 +4,9 @@ When a process dies, the kernel releases its locks on the lock file. A member ho
 joins until it has left. The next check removes a dead member, long before its session ends. Static members,
 and clients over the wire, have sessions but no lock.
 
-The owner of a transactional id (in the form of `owned_ids`) holds a lock from before a transaction begins
-until it has ended. The next write aborts a dead owner's open transaction. For a living owner, running or
-stopped, only the time-out counts.
+The owner of a transactional id (in the form that `with_owner` makes) holds a lock from before a
+transaction begins until it has ended. The next write aborts a dead owner's open transaction. For a living
+owner, running or stopped, only the time-out counts.
 """
 
 from __future__ import annotations

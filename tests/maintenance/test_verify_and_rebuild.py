@@ -50,7 +50,7 @@ def tamper(path: Path, *statements: str) -> None:
 
 
 def test_wrong_tables_are_found_and_rebuilt(path: Path) -> None:
-    """Whichever row is wrong is found: `test_every_table.py`."""
+    """Whichever row is wrong is found: `tests/maintenance/test_every_table.py`."""
     right = dump_state(path)
     tamper(
         path,

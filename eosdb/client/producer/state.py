@@ -1,7 +1,8 @@
 """The states of a producer, of its partitions' sequences, and of its batches. No requests are made here.
 
 How a batch moves. It is in the accumulator's queue of its partition (waiting), or in the sender's hand
-while the broker is asked, or it is done. `Batches` makes every step but the first and `drain`:
+while the broker is asked, or it is done. `Batches` makes every step but the
+first and taking from the queue:
 
 | from | step | to |
 | --- | --- | --- |

@@ -10,7 +10,8 @@ request blocks (`decisions`, `consumer_decisions`, `migration`, `departures`). I
 partition goes to another member only after its owner has confirmed or was removed. Allowed to commit: a
 member in its epoch; anybody while the group is empty; in a transaction, a client without a member id.
 
-To change: a rule is a row of `tests/coordinator/groups/table.py` (classic: `classic_table.py`). `rows` loads a group, and records the
-difference of two values; do not write the tables `groups` and `group_sessions` elsewhere. Topics are
-numbers in KIP-848 groups, since a recreated topic is another one; they are names in classic groups.
+To change: a rule is a row of `tests/coordinator/groups/table.py` (classic: `classic_table.py`). `rows`
+loads a group, and records the difference of two values; do not write the tables `groups` and
+`group_sessions` elsewhere. Topics are numbers in KIP-848 groups, since a recreated topic is another one;
+they are names in classic groups.
 """

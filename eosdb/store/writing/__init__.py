@@ -6,7 +6,7 @@ the writer for a block (decisions/0042). A *memo* caches rows from one unit to t
 and a `Table` hold the statements of a table.
 
 There are three units. `Unit` is shared: `Writer` begins it, runs the requests, and commits. `HeldUnit`
-stays open for the user's own SQL, on a connection with an authorizer. `JoinedUnit` is inside a
+stays open for the user's own SQL, on a connection with an authorizer. `_JoinedUnit` is inside a
 transaction of the program, on its connection (decisions/0062).
 
 A unit promises: `record` is the only way to change the state, and replay calls the same `apply`.
