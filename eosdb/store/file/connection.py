@@ -51,11 +51,13 @@ def connect(
     read_only: bool = False,
     create: bool = False,
     at_rest: bool = False,
+    is_glance: bool = False,
     factory: type[PresentConnection] = PresentConnection,
 ) -> sqlite3.Connection:
     """Open a driver connection with eosdb's settings. With `at_rest` the caller guarantees that nobody
-    writes to the file: SQLite then locks nothing and creates no files beside it. Raises sqlite3.Error,
-    and IllegalStateError if a forked process cannot lock the file."""
+    writes to the file: SQLite then locks nothing and creates no files beside it. With `is_glance` it is
+    closed as soon as the header is read, and need not keep others from the WAL. Raises sqlite3.Error, and
+    IllegalStateError if a forked process cannot lock the file."""
     check_not_inherited(path)
     mode = "ro" if read_only else "rwc" if create else "rw"
     if at_rest:
@@ -86,7 +88,9 @@ def connect(
             # decisions/0002: SQLite must not start checkpoints, because they need the writer mutex.
             connection.execute("PRAGMA wal_autocheckpoint=0")
             connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
-        if not (create or at_rest):  # A new file may be locked for this connection alone.
+        if not (
+            create or at_rest or is_glance
+        ):  # A new file may be locked for this connection alone.
             connection.execute("PRAGMA schema_version").fetchone()
             connection.be_present(path)
     except BaseException:

@@ -112,6 +112,8 @@ def close_unused() -> None:
     """Close the files that SQLite has no longer open: an earlier close would drop the POSIX locks of a
     connection that the program has opened itself. Call it again after an interrupt."""
     unused = [held for held in list(_all) if not held.is_used()]
+    if not unused:
+        return
     mine = {held.lock.fileno() for held in unused if not held.lock.closed}
     in_use = {(file.st_dev, file.st_ino) for number, file in open_files() if number not in mine}
     for held in unused:

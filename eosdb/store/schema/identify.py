@@ -39,7 +39,7 @@ def identify(path: str, busy_timeout_ms: int, *, by_header: bool = False) -> Fou
     """Return the kind and schema of the file; None if it is absent or empty. With `by_header`, only the
     header is read if it states the newest schema. Raises NotAnEosdbFileError for a file of another kind,
     CorruptDatabaseError for a damaged one."""
-    file, connection = looked_at(path, busy_timeout_ms, by_header=by_header)
+    file, connection = looked_at(path, busy_timeout_ms, by_header=by_header, is_glance=True)
     close(connection)
     return file
 
@@ -51,7 +51,12 @@ def close(connection: sqlite3.Connection | None) -> None:
 
 
 def looked_at(
-    path: str, busy_timeout_ms: int, *, at_rest: bool = False, by_header: bool = False
+    path: str,
+    busy_timeout_ms: int,
+    *,
+    at_rest: bool = False,
+    by_header: bool = False,
+    is_glance: bool = False,
 ) -> tuple[Found | None, sqlite3.Connection | None]:
     """Do what `identify` does, and return also the read-only connection, which the caller closes."""
     # Let SQLite open the file: if this process closed a descriptor of the file, it would lose all its POSIX
@@ -71,7 +76,9 @@ def looked_at(
     content: newest.Kind | None = None
     try:
         with translated(path):
-            connection = connect(path, busy_timeout_ms, read_only=True, at_rest=at_rest)
+            connection = connect(
+                path, busy_timeout_ms, read_only=True, at_rest=at_rest, is_glance=is_glance
+            )
             is_kept = False
             try:
                 content = newest.of(connection)
