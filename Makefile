@@ -102,7 +102,7 @@ docs: $(SETUP)
 	$(PYTHON) -m scripts.make_pictures
 	$(PYTHON) -m pytest tests/docs
 
-# Builds and tries what is published (docs/releasing.md); publishes nothing.
+# Builds and tries what is published (docs/internals/releasing.md); publishes nothing.
 release: $(SETUP)
 	$(PYTHON) -m scripts.release
 

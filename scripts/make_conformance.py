@@ -1,4 +1,4 @@
-"""Writes docs/conformance.md by running the checks of `tests.conformance` against every system.
+"""Writes docs/internals/conformance.md by running the checks of `tests.conformance` against every system.
 
 python -m scripts.make_conformance               # run all and write the page
 python -m scripts.make_conformance --check       # run all and compare with the page
@@ -19,7 +19,7 @@ from tests.conformance.catalog import CHECKS
 from tests.conformance.sheet import document, run_all
 from tests.conformance.systems import SYSTEMS, System
 
-PAGE: Final = Path(__file__).parents[1] / "docs/conformance.md"
+PAGE: Final = Path(__file__).parents[1] / "docs/internals/conformance.md"
 LIMIT_S: Final = 600
 """All of it takes about three minutes; a double that hangs ends the script with a traceback."""
 

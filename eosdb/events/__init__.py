@@ -11,5 +11,5 @@ that is made from the same classes.
 
 To change: a new kind is a class and its place in `Event`, and a projection in `log` or `coordinator`. A
 new field comes last, with a default for the events of earlier schemas. Do not rename, reorder or retype a
-field once a schema is released: files have its values by place. `docs/format.md` lists both.
+field once a schema is released: files have its values by place. `docs/internals/format.md` lists both.
 """

@@ -14,5 +14,5 @@ records exist (decisions/0020, 0074). A reader gets each record of its range una
 To change: rules are pure, in `producer_state`; effects are in `append`; `projection` folds an event from
 the event and the tables alone, without records, clock or settings. Whatever deletes records (`retention`,
 `compaction`) records the event first, in the same unit or an earlier one. A column of `records` has a
-recipe in docs/architecture.md.
+recipe in docs/internals/architecture.md.
 """

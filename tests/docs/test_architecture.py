@@ -21,7 +21,7 @@ from tests.docs import folds
 from tests.tidy.test_layers import ROOMS, TIERS
 from tests.tidy.tree import ROOT
 
-PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/internals/architecture.md").read_text(encoding="utf-8")
 TP = TopicPartition("orders", 0)
 WRITES = re.compile(r'(?:INSERT(?: OR \w+)? INTO|UPDATE(?! SET)|DELETE FROM)\s+"?(\w+)')
 

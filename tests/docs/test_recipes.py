@@ -1,4 +1,5 @@
-"""Each recipe of docs/architecture.md is walked: its example is in every file of its steps and no other."""
+"""Each recipe of docs/internals/architecture.md is walked: every file of its steps has its
+example, and no other file has it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.tidy.tree import ROOT
 
-PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/internals/architecture.md").read_text(encoding="utf-8")
 ROOMS = (
     "cli/commands", "eosdb/admin", "eosdb/aio", "eosdb/events", "eosdb/model", "eosdb/wire",
     "eosdb/coordinator/transactions", "eosdb/store/views",

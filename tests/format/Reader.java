@@ -17,7 +17,7 @@ import java.util.zip.Adler32;
 import java.util.zip.CRC32;
 
 /**
- * A reader of eosdb files, made from docs/format.md alone: of the tables as they are now, no event is folded.
+ * A reader of eosdb files, made from docs/internals/format.md alone: of the tables as they are now, no event is folded.
  *
  *     java -cp sqlite-jdbc.jar Reader.java FILE…
  *

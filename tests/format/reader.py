@@ -1,4 +1,4 @@
-"""A reader of eosdb files, made from docs/format.md alone, in Python's standard library.
+"""A reader of eosdb files, made from docs/internals/format.md alone, in Python's standard library.
 
     python reader.py FILE…
 

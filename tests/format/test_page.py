@@ -1,4 +1,4 @@
-"""docs/format.md has every table, column, trigger, kind of event and member, and no other."""
+"""docs/internals/format.md has every table, column, trigger, kind of event and member, and no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eosdb.store.schema import newest
 from tests.format import vectors
 from tests.tidy.tree import ROOT
 
-PAGE = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/internals/format.md").read_text(encoding="utf-8")
 JSON: dict[Any, str] = {
     int: "integer", str: "text", bool: "boolean", TransactionState: "integer", bytes: "text",
     MemberState: "text", Partitions: "array of array",

@@ -1,5 +1,5 @@
-"""Two readers made from docs/format.md list of every file what eosdb lists: topics, committed records,
-offsets of groups with their lag, open transactions; and they see altered rows."""
+"""Two readers made from docs/internals/format.md list of every file what eosdb lists: topics, committed
+records, offsets of groups with their lag, open transactions; and they see altered rows."""
 
 from __future__ import annotations
 

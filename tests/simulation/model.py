@@ -104,7 +104,7 @@ class Attendance:
 _DEFAULTS: Final[tuple[Any, ...]] = (
     "", None, "", "", 45_000, 300_000, 0, [], "", True, [], 0, 0, [], [], "Stable",
 )  # fmt: skip
-"""The parts of a member that may be missing at its end (docs/format.md)."""
+"""The parts of a member that may be missing at its end (docs/internals/format.md)."""
 
 
 class StoredMember:

@@ -176,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--actor", default="", help="names, separated by commas; all by default")
     parser.add_argument("--fault", default="", help="names, separated by commas; all by default")
-    parser.add_argument("--page", action="store_true", help="write docs/gauntlet.md")
+    parser.add_argument("--page", action="store_true", help="write docs/internals/gauntlet.md")
     # A broker has one topic `shop` for all.
     jobs = 1 if cluster.BROKER else max(os.cpu_count() or 1, 2)
     parser.add_argument("--jobs", type=int, default=jobs)
@@ -191,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         actors.remove(name)
     wanted = cells(actors, faults)
     if not wanted:
-        parser.error("none of these cells can occur; docs/gauntlet.md says why")
+        parser.error("none of these cells can occur; docs/internals/gauntlet.md says why")
     tally = run(wanted, asked.seed, asked.minutes, asked.jobs)
     print(f"{len(tally.cells)} of {len(wanted)} cells, {_line(tally, asked.seed, asked.minutes)}")
     for actor, fault in sorted({*wanted} - {*tally.cells}):

@@ -1,4 +1,4 @@
-"""Writes docs/gauntlet.md from a run of the gauntlet: the matrix, and why a cell is empty."""
+"""Writes docs/internals/gauntlet.md from a run of the gauntlet: the matrix, and why a cell is empty."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.trials.hunts.actors import ACTORS
 from tests.trials.hunts.faults import FAULTS
 from tests.trials.hunts.faults.fault import cannot
 
-PAGE: Final = ROOT / "docs" / "gauntlet.md"
+PAGE: Final = ROOT / "docs/internals/gauntlet.md"
 _HEAD: Final = """\
 # The gauntlet's matrix
 
 How often each fault struck each actor. A letter says why a cell cannot occur. \
-`python -m tests.trials.hunts.gauntlet --page` writes this page; [proof](proof.md) explains it.
+`python -m tests.trials.hunts.gauntlet --page` writes this page; [proof](../proof.md) explains it.
 """
 
 
