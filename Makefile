@@ -96,7 +96,6 @@ simulate: $(SETUP)
 	$(PYTHON) -m tests.simulation --seeds 1000 --steps 2000 --jobs 2
 
 docs: $(SETUP)
-	$(PYTHON) -m scripts.make_cli
 	$(PYTHON) -m scripts.make_notices
 	$(PYTHON) -m scripts.make_datasette
 	$(PYTHON) -m scripts.make_pictures

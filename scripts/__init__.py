@@ -1,1 +1,1 @@
-"""What makes documents, test data and environments: `python -m scripts.make_cli`, and so on."""
+"""What makes documents, test data and environments: `python -m scripts.make_notices`, and so on."""

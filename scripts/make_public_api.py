@@ -25,7 +25,7 @@ import eosdb
 from eosdb.cli.main import main
 from eosdb.model.notices.catalog import CATALOG
 from eosdb.wire.handlers import APIS
-from scripts.make_cli import leaves
+from scripts.commands import leaves
 from tests.tidy.tree import ROOT
 
 FILE: Final = ROOT / "tests/entrance/public_api.txt"

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from eosdb.cli.main import main
-from scripts.make_cli import leaves
+from scripts.commands import leaves
 
 OWN: Final = {
     "--last": "the newest events, or the newest records",
