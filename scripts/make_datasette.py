@@ -1,8 +1,9 @@
-"""Writes eosdb/integrations/datasette/datasette.json, what Datasette shows, from docs/sql.md (`make docs`).
+"""Writes eosdb/integrations/datasette/datasette.json, what Datasette shows, from docs/views.md and
+docs/sql.md (`make docs`).
 
-The page is the one source: each `## `view`` with its table of columns becomes a description, each
-`### title` with its block of SQL a query that one can click. A query that asks about the topic `orders`
-asks for the topic instead. eosdb's inner tables are hidden, not locked.
+The pages are the one source: each `## `view`` of the first, with its table of columns, becomes a
+description, each `### title` of the second, with its block of SQL, a query that one can click. A query that
+asks about the topic `orders` asks for the topic instead. eosdb's inner tables are hidden, not locked.
 
 Datasette cannot show a view with BLOBs (error 500 for want of a row id, its issue 2601). A query of the
 same name comes before the view, so each such view gets one that shows the BLOBs as text.
@@ -21,7 +22,8 @@ import eosdb
 from eosdb.integrations.datasette.metadata import FILE
 
 ROOT: Final = Path(__file__).parents[1]
-PAGE: Final = ROOT / "docs" / "sql.md"
+VIEWS: Final = ROOT / "docs/views.md"
+QUERIES: Final = ROOT / "docs/sql.md"
 METADATA: Final = ROOT / "eosdb/integrations/datasette" / FILE
 BLOB: Final = "BLOB"
 _COLUMNS: Final = re.compile(r"(?m)^\| (`[\w`, ]+`) \| (?:(\w+)(?:, ([\w-]+))? )?\| ([^|]+) \|$")
@@ -89,8 +91,7 @@ def queries(page: str) -> list[Query]:
 
 def metadata() -> dict[str, Any]:
     """What holds for every file."""
-    page = PAGE.read_text(encoding="utf-8")
-    found = views(page)
+    found = views(VIEWS.read_text(encoding="utf-8"))
     with eosdb.connect(":memory:") as db:
         tables = [name for (name,) in db.query(_TABLES).rows]
     return {
@@ -100,7 +101,7 @@ def metadata() -> dict[str, Any]:
         },
         "queries": {
             **{n: _as_text(n, v) for n, v in found.items() if BLOB in v.types},
-            **{query.name: _asked(query) for query in queries(page)},
+            **{query.name: _asked(query) for query in queries(QUERIES.read_text(encoding="utf-8"))},
         },
     }
 

@@ -1,4 +1,4 @@
-"""`python -m scripts.make_notices` writes the list of docs/observability.md, from the catalog."""
+"""`python -m scripts.make_notices` writes docs/internals/notices.md from the catalog."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from eosdb.model.notices.catalog import CATALOG
 
-PAGE = Path(__file__).parent.parent / "docs" / "observability.md"
+PAGE = Path(__file__).parent.parent / "docs/internals/notices.md"
 _BEGIN, _END = "<!-- notices -->\n", "<!-- end of notices -->\n"
 
 

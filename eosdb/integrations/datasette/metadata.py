@@ -1,8 +1,8 @@
 """Metadata for Datasette: descriptions of views and columns, canned queries, and hidden internal tables.
 
-datasette.json is generated from docs/sql.md (`make docs`) and part of the package. This module adds the
-database name that Datasette uses, and the file's typed views. Run as a module with FILE [NAME], it prints
-the metadata for a Datasette without the plugin.
+datasette.json is generated from docs/views.md and docs/sql.md (`make docs`) and part of the package. This
+module adds the database name that Datasette uses, and the file's typed views. Run as a module with FILE
+[NAME], it prints the metadata for a Datasette without the plugin.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every kind of log line, by logger. `make_notices` makes the same table in docs/observability.md.
+"""Every kind of log line, by logger. `make_notices` makes the same table in docs/internals/notices.md.
 
 Messages and fields never contain keys, values or headers of records, passwords or security settings. They
 may contain the message of a user's exception, in one line of at most 200 characters.

@@ -1,4 +1,4 @@
-"""The page about systemd and containers: its command lines are complete; its probe works."""
+"""The recipes for systemd and containers: their command lines are complete; the probe works."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eosdb.cli.file_command import Session
 from eosdb.integrations.exposition import FigureServer
 from tests.tidy.tree import ROOT
 
-PAGE = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/recipes.md").read_text(encoding="utf-8")
 SERVE: Any = serve
 
 
