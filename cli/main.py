@@ -25,10 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
-from eosdb import __version__
 from eosdb.errors import ApiError, EosdbError
 from eosdb.model.words import printable
-from eosdb.system.road import road
 
 from . import output
 from .file_command import Session, quiet_option
@@ -266,13 +264,9 @@ def _name(error: EosdbError) -> str:
 def _tell_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
     if not is_asked or context.resilient_parsing:
         return
-    from eosdb.native import accelerator  # Imported late: it opens a connection.
+    from . import version  # Imported late: it opens a connection.
 
-    native = accelerator.road()
-    is_used = "with the accelerator" if native is True else f"without the accelerator: {native}"
-    output.line(
-        f"eosdb, version {__version__}, {is_used}{', portable' if road.IS_PORTABLE else ''}"
-    )
+    output.line(version.line())
     context.exit()
 
 

@@ -108,7 +108,7 @@ if TYPE_CHECKING:
     from eosdb.model.values import TransactionToken as TransactionToken
     from eosdb.model.values import VerifyReport as VerifyReport
 
-__version__ = "1.0.0"
+__version__ = "1.0.0.dev0"
 
 _NAMES = {
     "eosdb.admin.fleet": "Fleet fleet",

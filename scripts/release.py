@@ -25,6 +25,8 @@ from scripts.sbom import COMPILED, SOURCES
 
 DIST: Final = ROOT / "dist"
 TOUR: Final = "Five minutes"
+PLACEHOLDER: Final = "eosdb.invalid"
+"""What pyproject.toml has for addresses that only a publisher knows."""
 UNDER_EOSDB: Final = ("cli", "migrations", "spark_io")
 """Folders of the tree that are packages of eosdb in the wheel."""
 OF_EARLIER_VERSIONS: Final = sorted((ROOT / "tests/data").glob("schema_*.db"))
@@ -42,7 +44,8 @@ def packaged() -> list[str]:
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    return sorted({"pyspark_eosdb.py", COMPILED, *files} - {*SOURCES})
+    noted = {"eosdb/commit.txt"} if (ROOT / ".git").exists() else set()
+    return sorted({"pyspark_eosdb.py", COMPILED, *files, *noted} - {*SOURCES})
 
 
 def complaints(
@@ -155,8 +158,16 @@ def main() -> None:
     text = sums([*built, *bills])
     (DIST / "SHA256SUMS").write_text(text, encoding="utf-8")
     print(f"built twice, byte for byte the same; bills of materials beside:\n{text}")
-    print("nothing was published; this would do it:")
-    print(f"    {sys.executable} -m twine upload {' '.join(str(path) for path in built)}")
+    print(f"nothing was published; {next_step((ROOT / 'pyproject.toml').read_text(), built)}")
+
+
+def next_step(project: str, built: Iterable[Path]) -> str:
+    """How to publish these files, or what `pyproject.toml` lacks for it."""
+    if PLACEHOLDER in project:
+        return (
+            "first put `maintainers` and `urls` into pyproject.toml (docs/internals/releasing.md)"
+        )
+    return f"this would do it:\n    {sys.executable} -m twine upload {' '.join(map(str, built))}"
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def run_all(checks: Sequence[Check], systems: Sequence[System]) -> list[Row]:
 def document(rows: Sequence[Row], systems: Sequence[System]) -> str:
     """The whole page."""
     versions = list(dict.fromkeys(text for system in systems for text in system.versions()))
-    parts = [_INTRODUCTION, f"Versions: {', '.join(versions)}."]
+    parts = [_INTRODUCTION, f"eosdb is that of this commit. The others: {', '.join(versions)}."]
     answers = [[row.cells[index].outcome for row in rows] for index in range(len(systems))]
     right = [index for index, column in enumerate(answers) if set(column) == {YES}]
     others = [index for index in range(len(systems)) if index not in right]

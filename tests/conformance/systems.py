@@ -34,7 +34,7 @@ class System:
         return [self.program] if self.program and shutil.which(self.program) is None else []
 
     def versions(self) -> list[str]:
-        packages = [f"{package} {version(package)}" for package in self.modules.values()]
+        packages = [f"{it} {version(it)}" for it in self.modules.values() if it != "eosdb"]
         return packages + self.other_versions()
 
 

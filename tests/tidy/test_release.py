@@ -12,7 +12,7 @@ import pytest
 import eosdb
 from scripts import pages
 from scripts.builds import differences, pack_anew
-from scripts.release import complaints
+from scripts.release import PLACEHOLDER, complaints, next_step
 from scripts.sbom import with_sources
 from tests.tidy.test_tree import project
 from tests.tidy.tree import ROOT
@@ -22,6 +22,14 @@ GROUPS = {"bench", "demo", "dev", "examples", "site", "test"}
 
 def test_the_version_is_the_same_wherever_it_stands() -> None:
     assert project()["project"]["version"] == eosdb.__version__
+
+
+def test_nothing_is_published_without_the_publishers_addresses() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert "put `maintainers` and `urls` into" in next_step(f"https://{PLACEHOLDER}", [])
+    assert "twine upload x.whl" in next_step(
+        text.replace(PLACEHOLDER, "example.org"), [Path("x.whl")]
+    )
 
 
 def test_extras_are_what_users_need_and_groups_what_a_checkout_needs() -> None:
@@ -89,9 +97,9 @@ def test_two_builds_that_differ_are_told_apart_by_file_and_member(tmp_path: Path
 
 
 def test_the_bill_of_materials_has_the_sources_in_c_with_their_hashes() -> None:
-    bill = with_sources({"metadata": {"component": {"name": "eosdb", "version": "1.0.0"}}})
+    bill = with_sources({"metadata": {"component": {"name": "eosdb", "version": "9.8.7"}}})
     component = bill["metadata"]["component"]
-    assert component["purl"] == "pkg:pypi/eosdb@1.0.0"
+    assert component["purl"] == "pkg:pypi/eosdb@9.8.7"
     sources = sorted((ROOT / "eosdb/native").glob("*.[ch]"))
     assert {it["name"]: it["hashes"][0]["content"] for it in component["components"]} == {
         str(path.relative_to(ROOT)): hashlib.sha256(path.read_bytes()).hexdigest()
