@@ -24,7 +24,16 @@ def note_commit(folder: str) -> None:
     if (HERE / NOTE).exists():
         shutil.copy(HERE / NOTE, Path(folder, NOTE))
     elif (HERE / ".git").exists():
-        command = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--exclude=*"]
+        command = [
+            "git",
+            "-C",
+            str(HERE),
+            "describe",
+            "--always",
+            "--abbrev=12",
+            "--dirty",
+            "--exclude=*",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.stdout:
             Path(folder, NOTE).write_text(done.stdout, encoding="ascii")

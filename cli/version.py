@@ -27,7 +27,16 @@ def commit(package: Path) -> str:
         return (package / "commit.txt").read_text(encoding="ascii").strip()
     if not (package.parent / ".git").exists():
         return ""
-    command = ["git", "-C", str(package), "describe", "--always", "--dirty", "--exclude=*"]
+    command = [
+        "git",
+        "-C",
+        str(package),
+        "describe",
+        "--always",
+        "--abbrev=12",
+        "--dirty",
+        "--exclude=*",
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:

@@ -26,7 +26,7 @@ def test_a_checkout_tells_its_commit_and_whether_files_have_changed(tmp_path: Pa
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "--quiet", "--message=x")
-    assert commit(package) == git(tmp_path, "rev-parse", "--short", "HEAD")
+    assert commit(package) == git(tmp_path, "rev-parse", "--short=12", "HEAD")
     (package / "x.py").write_text("changed")
     assert commit(package).endswith("-dirty")
 
