@@ -17,6 +17,7 @@ from setuptools.command.sdist import sdist
 
 HERE = Path(__file__).parent
 NOTE = "eosdb/commit.txt"
+DESCRIBE = "describe --always --abbrev=12 --dirty --exclude=*"
 
 
 def note_commit(folder: str) -> None:
@@ -24,16 +25,7 @@ def note_commit(folder: str) -> None:
     if (HERE / NOTE).exists():
         shutil.copy(HERE / NOTE, Path(folder, NOTE))
     elif (HERE / ".git").exists():
-        command = [
-            "git",
-            "-C",
-            str(HERE),
-            "describe",
-            "--always",
-            "--abbrev=12",
-            "--dirty",
-            "--exclude=*",
-        ]
+        command = ["git", "-C", str(HERE), *DESCRIBE.split()]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.stdout:
             Path(folder, NOTE).write_text(done.stdout, encoding="ascii")

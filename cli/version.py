@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from pathlib import Path
+from typing import Final
 
 import eosdb
 from eosdb.native import accelerator
 from eosdb.system.road import road
+
+DESCRIBE: Final = "describe --always --abbrev=12 --dirty --exclude=*"
 
 
 def line() -> str:
@@ -27,16 +30,7 @@ def commit(package: Path) -> str:
         return (package / "commit.txt").read_text(encoding="ascii").strip()
     if not (package.parent / ".git").exists():
         return ""
-    command = [
-        "git",
-        "-C",
-        str(package),
-        "describe",
-        "--always",
-        "--abbrev=12",
-        "--dirty",
-        "--exclude=*",
-    ]
+    command = ["git", "-C", str(package), *DESCRIBE.split()]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
