@@ -24,7 +24,7 @@ def note_commit(folder: str) -> None:
     """Write this source's commit into a folder that is built: an sdist has the note, a checkout has git."""
     if (HERE / NOTE).exists():
         shutil.copy(HERE / NOTE, Path(folder, NOTE))
-    elif (HERE / ".git").exists():
+    elif (HERE / ".git").exists() and shutil.which("git"):
         command = ["git", "-C", str(HERE), *DESCRIBE.split()]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.stdout:
