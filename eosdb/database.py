@@ -550,10 +550,12 @@ def process(
 ) -> ProcessReport:
     """Call `handler` for each record of `topics`, and store its results, rows and the offset exactly once.
 
-    `db` is an open database, or the path of a file. Runs until SIGTERM or SIGINT, or until no record has
-    arrived for `until_idle_ms` and the group has read everything; then returns the report. For the other
-    arguments and the errors see `Database.processor` and `Processor.run`.
+    `db` is an open database, or the path of a file that exists. Runs until SIGTERM or SIGINT, or until no
+    record has arrived for `until_idle_ms` and the group has read everything; then returns the report. For
+    the other arguments and the errors see `Database.processor` and `Processor.run`.
     """
     with contextlib.ExitStack() as cleanup:
-        opened = db if isinstance(db, Database) else cleanup.enter_context(connect(db))
+        opened = (
+            db if isinstance(db, Database) else cleanup.enter_context(connect(db, create=False))
+        )
         return opened.processor(topics, handler, sink, **config).run(until_idle_ms)

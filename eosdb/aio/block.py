@@ -14,6 +14,7 @@ from typing import (
     Any,
     Concatenate,
     Final,
+    Never,
     ParamSpec,
     Protocol,
     TypeVar,
@@ -24,6 +25,7 @@ from typing import (
 from eosdb.aio.producer import with_metadata
 from eosdb.aio.worker import Home, Workers, to_the_end_of_a_block
 from eosdb.broker.outbox import UserTransaction, offsets_first
+from eosdb.client.processor.handlers import check_is_plain
 from eosdb.errors import DatabaseLockedError
 from eosdb.model.config import keywords_of
 from eosdb.model.values import (
@@ -65,7 +67,8 @@ class AsyncUserTransaction:
     ) -> T:
         """Call `function(connection, …)` in the block's thread, to use your own tables; `connection` is the
         SQLAlchemy connection `UserTransaction.connection`. Return rows, not a result that is read
-        lazily."""
+        lazily. Raises ConfigError for an `async def` function."""
+        check_is_plain(function)
         return await self._workers.run(
             lambda: function(self._transaction.connection, *args, **kwargs)
         )
@@ -75,14 +78,14 @@ class AsyncUserTransaction:
         self,
         topic: str,
         value: object = None,
-        *,
+        *misplaced: Never,
         idempotency_key: str | None = None,
         **options: Unpack[RecordOptions],
     ) -> RecordMetadata:
         """Append a record, like `UserTransaction.publish`; readers see it after the block has ended."""
         return await self._workers.run(
             lambda: self._transaction.publish(
-                topic, value, idempotency_key=idempotency_key, **options
+                topic, value, *misplaced, idempotency_key=idempotency_key, **options
             )
         )
 

@@ -25,7 +25,14 @@ from eosdb.aio.writer import Caller, WriterQueue
 from eosdb.broker.outbox import UserTransaction
 from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
 from eosdb.client.processor.config import ProcessConfig
-from eosdb.client.processor.handlers import Result, Results, is_asynchronous, takes_transaction
+from eosdb.client.processor.handlers import (
+    Result,
+    Results,
+    check_is_plain,
+    check_portion,
+    is_asynchronous,
+    takes_transaction,
+)
 from eosdb.client.processor.processor import Processor
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
@@ -278,6 +285,7 @@ class AsyncDatabase(Proxy[Database]):
         if "workers" in config:
             raise ConfigError(f"workers: got {config['workers']!r}; here it is called concurrency")
         config["workers"] = concurrency
+        check_portion(handler, config.get("batch", False))
         processing = Processing(self._home, handler)
         self._home.stoppable.add(processing)
         return await processing.run(
@@ -313,6 +321,7 @@ class AsyncDatabase(Proxy[Database]):
     ) -> T:
         """Call `function(database, …)` in another thread: for methods that have no coroutine here, such as
         `await db.run(eosdb.Database.verify)`. If the task is cancelled, a call that has begun continues."""
+        check_is_plain(function)
         self._home.check_may_write()
         return await self._others.run(function, self._of, *args, **kwargs)
 

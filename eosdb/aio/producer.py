@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import groupby
-from typing import Any, Final, TypeVar, Unpack
+from typing import Any, Final, Never, TypeVar, Unpack
 
 from eosdb.aio.worker import Home, behind, outlived, to_the_end, to_the_end_of_a_block
 from eosdb.aio.writer import QueuedCall, QueuedItem, WriterQueue
@@ -16,6 +16,7 @@ from eosdb.client.producer.bulk import Sendable, SentRecords
 from eosdb.client.producer.producer import Producer
 from eosdb.errors import IllegalStateError
 from eosdb.model.config import keywords_of
+from eosdb.model.records.serializing import check_key_is_named
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -226,6 +227,7 @@ class AsyncProducer:
         self,
         topic: str,
         value: object = None,
+        *misplaced: Never,
         **options: Unpack[RecordOptions],
     ) -> asyncio.Future[RecordMetadata]:
         """Queue one record, waiting only if the queue is full. Returns a future of the RecordMetadata.
@@ -233,6 +235,7 @@ class AsyncProducer:
         Errors that `Producer.send` would raise, also those of serializers, are the future's; in a
         transaction the commit raises them, too. Cancelling the future does not cancel the record.
         """
+        check_key_is_named("send", misplaced)
         ProducerRecord(**options)  # Raises TypeError for an unknown keyword.
         self._check()
         await self._home.let_others_run()
@@ -252,10 +255,11 @@ class AsyncProducer:
         self,
         topic: str,
         value: object = None,
+        *misplaced: Never,
         **options: Unpack[RecordOptions],
     ) -> RecordMetadata:
         """Send one record, and return its metadata when it is stored. Raises the error if it is not."""
-        return await (await self.send(topic, value, **options))
+        return await (await self.send(topic, value, *misplaced, **options))
 
     async def send_many(
         self, topic: str, records: Iterable[Sendable], *, partition: int | None = None

@@ -12,7 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, Never, overload
 
 from eosdb.broker.core import Core, Rules
 from eosdb.broker.group_offsets import checked, commit_offsets
@@ -26,7 +26,7 @@ from eosdb.log.batch import prepare
 from eosdb.model.clock import Clock, DeliverAt, SystemClock, later_ms
 from eosdb.model.config import BrokerConfig
 from eosdb.model.records.partitioner import consistent_random
-from eosdb.model.records.serializing import serialized
+from eosdb.model.records.serializing import check_key_is_named, serialized
 from eosdb.model.requests import OffsetCommit
 from eosdb.model.validation import as_headers, check_group_id, check_text, check_topic_partition
 from eosdb.model.values import (
@@ -80,7 +80,7 @@ class LogTransaction(ABC):
         self,
         topic: str,
         value: object = None,
-        *,
+        *misplaced: Never,
         key: object = None,
         partition: int | None = None,
         headers: Headers = (),
@@ -96,6 +96,7 @@ class LogTransaction(ABC):
         UnknownTopicOrPartitionError, MessageTooLargeError, InvalidRecordError, InvalidTimestampError,
         TypeError and the authorization errors; the transaction can go on after any of them.
         """
+        check_key_is_named("publish", misplaced)
         record = Record(
             serialized("key", key, None),
             serialized("value", value, None),

@@ -22,9 +22,7 @@ real_ns: Final = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
 replaces `time.monotonic` and `perf_counter`, but not this function: waits end."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64_MAX: Final = 2**63 - 1
-_SECONDS_FROM: Final = 10**8
-"""The least number that is taken for seconds: of the year 1973."""
-_YEAR_2000_MS: Final = 946_684_800_000
+_YEAR_2001_MS: Final = 978_307_200_000
 DeliverAt: TypeAlias = int | datetime
 """A time in ms since the epoch, or a datetime with a time zone."""
 _ISO_8601: Final = re.compile(
@@ -123,14 +121,15 @@ def parse_time_ms(text: str) -> int:
 
 def due_ms(when: object, now_ms: int, name: str = "deliver_at") -> int:
     """Return `when` in ms since the epoch; it is a number of ms or an aware datetime. Raises
-    InvalidTimestampError for other values, and for a number that can only be seconds."""
+    InvalidTimestampError for other values, and for a number before 2001 while the clock is after it: it
+    can only be seconds, or the length of a wait."""
     given, found = when, ""
     if isinstance(when, datetime) and when.tzinfo is not None:
         when = (when - _EPOCH) // timedelta(milliseconds=1)
     if type(when) is int and 0 <= when <= _INT64_MAX:
-        if when is not given or not _SECONDS_FROM <= when < _YEAR_2000_MS <= now_ms:
+        if when is not given or not when < _YEAR_2001_MS <= now_ms:
             return when
-        found = f" ({format_time_ms(when)}; it looks like seconds)"
+        found = f" ({format_time_ms(when)}; are these seconds, or the length of a wait?)"
     raise InvalidTimestampError(
         f"{name}: got {given!r:.80}{found}, expected ms since the epoch, or a datetime with a time zone, "
         "such as datetime.now(UTC) + timedelta(hours=1)"

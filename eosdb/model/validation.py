@@ -153,12 +153,13 @@ def check_path(name: str, path: object) -> str:
 
 
 def check_file(name: str, path: object) -> str:
-    """Return the path of a database file. Raises ConfigError for a URL or the address of a Kafka broker."""
+    """Return the path of a database file. Raises ConfigError for a URL, for the address of a Kafka broker,
+    and for a new file whose name ends with white space or with parameters of a URL."""
     given = check_path(name, path)
     if os.path.exists(given):
         return given
     if url := _URL.match(given):
-        inner = given[url.end() :] if url["of_file"] else "shop.db"
+        inner = given[url.end() :].partition("?")[0] if url["of_file"] else "shop.db"
         raise errors.ConfigError(
             f"{name}: got {given!r}, a URL; expected the path of a file, such as {inner!r}"
         )
@@ -167,10 +168,17 @@ def check_file(name: str, path: object) -> str:
             f"{name}: got {given!r}, an address; eosdb opens a file and needs no broker. Give the path of "
             f"a file, such as 'shop.db' ('./{given}' if the file has this name)"
         )
+    if _SLIP.search(given):
+        raise errors.ConfigError(
+            f"{name}: got {given!r}, which names no file; leave out white space around the name, and what "
+            "follows the question mark: here mode=ro is read_only=True, mode=rw is create=False"
+        )
     return given
 
 
-_URL: Final = re.compile(r"(?i)(?P<of_file>file:(//)?|sqlite(\+\w+)?:///)|[a-z][a-z0-9+.-]*://")
+_URL: Final = re.compile(r"(?i)(?P<of_file>file:(//)?|sqlite(\+\w+)?:/(//)?)|[a-z][a-z0-9+.-]+:/")
+"""Also a URL in a `Path`, which keeps one slash of several."""
+_SLIP: Final = re.compile(r"\A\s|\s\Z|\?\w+=")
 _ADDRESS: Final = re.compile(r"[\w.-]+:\d{1,5}(,[\w.-]+:\d{1,5})*")
 
 

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ import pytest
 
 import eosdb
 import eosdb.aio
-from eosdb import Database, EosdbError, TopicPartition
+from eosdb import ConsumerRecord, Database, EosdbError, TopicPartition
 from eosdb.errors import (
     ConfigError,
     DatabaseNotFoundError,
@@ -38,13 +38,19 @@ URLS = {
     "s3://bucket/shop.db": "a URL",
     "localhost:9092": "an address; eosdb opens a file and needs no broker",
     "kafka-1.internal:9092,kafka-2.internal:9092": "an address",
+    Path("sqlite:///shop.db"): "such as 'shop.db'",
+    Path("file:///data/shop.db"): "such as '/data/shop.db'",
+    Path("s3://bucket/shop.db"): "a URL",
+    "file:shop.db?mode=ro": "such as 'shop.db'",
+    "shop.db?mode=ro": "mode=ro is read_only=True",
+    "shop.db\n": "leave out white space",
 }
 
 
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("path", URLS)
 def test_a_url_or_address_is_no_path_and_makes_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, read_only: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | Path, read_only: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="path: got '") as refused:
@@ -158,6 +164,85 @@ def test_what_a_handler_may_not_return_is_told_by_its_type(
         HandlerFailedError, match=f"returned a value of type {kind}; expected bytes"
     ):
         eosdb.process(db, "t", handler, "t", group_id="g", transactional_id="x", max_attempts=1)
+
+
+def test_process_makes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseNotFoundError, match="create it with `eosdb init`"):
+        eosdb.process(tmp_path / "nowhere.db", "t", print, group_id="g")
+    assert os.listdir(tmp_path) == []
+
+
+def _lists(records: list[ConsumerRecord]) -> None: ...
+
+
+def _lists_and_rows(records: Sequence[ConsumerRecord[bytes, str]], tx: object) -> None: ...
+
+
+def _one(record: eosdb.ConsumerRecord) -> None: ...
+
+
+async def _awaited(records: list[ConsumerRecord]) -> None: ...
+
+
+async def _awaited_one(record: ConsumerRecord[bytes, bytes]) -> None: ...
+
+
+def test_a_handler_whose_annotation_contradicts_batch_is_refused(db: Database) -> None:
+    def evaluated(records: object) -> None: ...
+
+    evaluated.__annotations__["records"] = list
+    for handler in (_lists, _lists_and_rows, evaluated):
+        with pytest.raises(ConfigError, match=r"batch: got False .* add batch=True"):
+            db.processor("t", handler, group_id="g")
+        db.processor("t", handler, group_id="g", batch=True)
+    with pytest.raises(ConfigError, match=r"batch: got True .* leave batch out"):
+        db.processor("t", _one, group_id="g", batch=True)
+    db.processor("t", print, group_id="g", batch=True)
+
+    async def run() -> None:
+        async with eosdb.aio.connect(":memory:") as opened:
+            await opened.admin.create_topic("t")
+            for handler, batch in ((_awaited, False), (_awaited_one, True)):
+                with pytest.raises(ConfigError, match=f"batch: got {batch}"):
+                    await opened.process("t", handler, group_id="g", batch=batch)
+                await opened.process("t", handler, group_id="g", batch=not batch, until_idle_ms=0)
+
+    asyncio.run(run())
+
+
+def test_a_key_behind_the_value_is_told_by_its_right_spelling(db: Database) -> None:
+    db.admin.create_topic("t")
+    misplaced: Any = ("v", "k")
+    spelling = r"got 'k' behind the value; .*: {}\(topic, value, key=…\)"
+    with pytest.raises(TypeError, match=spelling.format("send")):
+        db.producer().send("t", *misplaced)
+    with db.begin() as tx, pytest.raises(TypeError, match=spelling.format("publish")):
+        tx.publish("t", *misplaced)
+
+    async def run() -> None:
+        async with eosdb.aio.connect(":memory:") as opened, opened.producer() as producer:
+            for send in (producer.send, producer.send_and_wait):
+                with pytest.raises(TypeError, match=spelling.format("send")):
+                    await send("t", *misplaced)
+            async with opened.begin() as tx:
+                with pytest.raises(TypeError, match=spelling.format("publish")):
+                    await tx.publish("t", *misplaced)
+
+    asyncio.run(run())
+
+
+def test_a_coroutine_where_a_function_is_wanted_is_refused() -> None:
+    async def ask(_: object) -> None: ...
+
+    async def run() -> None:
+        async with eosdb.aio.connect(":memory:") as opened:
+            with pytest.raises(ConfigError, match="is asynchronous; expected a plain function"):
+                await (await opened.run(ask))
+            async with opened.begin() as tx:
+                with pytest.raises(ConfigError, match="is asynchronous; expected a plain function"):
+                    await (await tx.run(ask))
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

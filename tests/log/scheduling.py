@@ -10,6 +10,8 @@ import eosdb
 from eosdb import ProducerRecord
 
 SECOND, DAY = 1_000, 86_400_000
+PAST = 978_307_200_000
+"""The year 2001: the earliest due time that is a number."""
 Send = Callable[[eosdb.Database, str, int], object]
 
 

@@ -16,7 +16,7 @@ from eosdb.errors import (
 )
 from eosdb.log import scheduled
 from tests.classic import transactional
-from tests.log.scheduling import DAY, SECOND, WAYS, Send, by_publish, by_send, values, waiting
+from tests.log.scheduling import DAY, PAST, SECOND, WAYS, Send, by_publish, by_send, values, waiting
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def test_it_is_stored_at_once_and_read_when_it_is_due(
 
 @pytest.mark.parametrize("send", WAYS[:-1])
 def test_one_that_is_due_already_enters_at_once(db: eosdb.Database, send: Send) -> None:
-    send(db, "late", 1)
+    send(db, "late", PAST)
     assert values(db) == ["late"]
 
 
@@ -132,7 +132,7 @@ def test_a_time_is_ms_or_an_aware_datetime(db: eosdb.Database, when: int | datet
 
 
 @pytest.mark.parametrize(
-    "when", [datetime(2030, 1, 2), "tomorrow", 1.5, True, -1, 2**63, 1_795_909_233]
+    "when", [datetime(2030, 1, 2), "tomorrow", 1.5, True, -1, 2**63, 0, 60_000, 1_795_909_233]
 )
 def test_anything_else_is_refused_and_nothing_is_stored(db: eosdb.Database, when: object) -> None:
     for send in WAYS[1:2] + WAYS[3:]:
@@ -147,13 +147,13 @@ def test_a_fenced_producer_schedules_nothing(db: eosdb.Database) -> None:
     zombie, heir = (db.producer(transactional_id="p") for _ in range(2))
     zombie.init_transactions()
     zombie.begin_transaction()
-    zombie.send("t", "of a zombie", deliver_at=1)
+    zombie.send("t", "of a zombie", deliver_at=PAST)
     zombie.flush()
     heir.init_transactions()
     with pytest.raises(eosdb.EosdbError):
         zombie.commit_transaction()
     with heir.transaction():
-        heir.send("t", "of its heir", deliver_at=1)
+        heir.send("t", "of its heir", deliver_at=PAST)
     assert (waiting(db), values(db)) == ([], ["of its heir"])
 
 
@@ -163,7 +163,7 @@ def test_version_1_of_transactions_schedules_alike(tmp_path: Path, clock: Manual
         producer = transactional(db, "p", version=1)
         for value in ("a", "b"):
             with producer.transaction():
-                producer.send("t", value, deliver_at=1)
+                producer.send("t", value, deliver_at=PAST)
         db.housekeeping()
         assert values(db) == ["a", "b"]
         assert db.verify().ok
@@ -188,13 +188,13 @@ def test_a_place_that_does_not_exist_is_refused(
 ) -> None:
     topic, partition = topic_partition
     with pytest.raises(UnknownTopicOrPartitionError):
-        db.producer().send(topic, "a", partition=partition, deliver_at=1)
+        db.producer().send(topic, "a", partition=partition, deliver_at=PAST)
     with pytest.raises(UnknownTopicOrPartitionError):
         db.producer().send_many(
-            topic, [ProducerRecord(value="a", partition=partition, deliver_at=1)]
+            topic, [ProducerRecord(value="a", partition=partition, deliver_at=PAST)]
         )
     with pytest.raises(UnknownTopicOrPartitionError), db.begin() as tx:
-        tx.publish(topic, "a", partition=partition, deliver_at=1)
+        tx.publish(topic, "a", partition=partition, deliver_at=PAST)
     assert waiting(db) == []
 
 
@@ -264,7 +264,7 @@ def test_an_aborted_transaction_schedules_nothing_and_an_open_one_not_yet(
         producer.send("t", "done", key="k", deliver_at=clock.time_ms() + SECOND)
         producer.send("t", "with it")
         clock.advance(SECOND)
-    by_send(db, "a write delivers", 0)
+    by_send(db, "a write delivers", PAST)
     assert sorted(values(db)) == ["a write delivers", "beside", "done", "with it"]
     with pytest.raises(KeyError), db.begin() as tx:
         tx.publish("t", "undone", deliver_at=clock.time_ms() + SECOND)
@@ -285,9 +285,9 @@ def test_a_write_whose_delivery_fails_is_not_done_and_the_next_one_delivers(
         clock.advance(SECOND)
     with monkeypatch.context() as patch, pytest.raises(type(error)):
         patch.setattr(scheduled, "deliver", fail)
-        by_publish(db, "not done", 0)
+        by_publish(db, "not done", PAST)
     assert (values(db), waiting(db)) == ([], ["due at the commit"])
-    by_publish(db, "next", 0)
+    by_publish(db, "next", PAST)
     assert (values(db), waiting(db)) == (["due at the commit", "next"], [])
 
 

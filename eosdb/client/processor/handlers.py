@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar, copy_context
 from typing import Any, Final
@@ -24,6 +25,9 @@ AnyHandler = Callable[..., Results]
 _POSITIONAL: Final = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+_ANNOTATION: Final = re.compile(
+    r"([a-z_]+\.)*((?P<several>[Ll]ist|Sequence|Iterable)|(?P<one>ConsumerRecord))(\[.*\])?"
 )
 _running: Final = ContextVar[tuple[tuple[str, bool], ...]]("eosdb_handlers", default=())
 """The files of the handlers that run in this context, and whether each got a transaction."""
@@ -58,6 +62,33 @@ def is_asynchronous(handler: object) -> bool:
         inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
         for function in (handler, called)
     )
+
+
+def check_is_plain(function: object) -> None:
+    """Raises ConfigError for a function whose coroutine nobody would await."""
+    if is_asynchronous(function):
+        raise ConfigError(
+            f"function: {function!r:.80} is asynchronous; expected a plain function, because another "
+            "thread calls it. Await outside of it, and pass it the result"
+        )
+
+
+def check_portion(handler: object, batch: bool) -> None:
+    """Raises ConfigError if the annotation of a handler's first parameter says that it takes a list of
+    records, but it would get one record; or the other way round."""
+    with contextlib.suppress(
+        TypeError, ValueError
+    ):  # `takes_transaction` refuses what has no signature.
+        first = next(iter(inspect.signature(handler).parameters.values()), None)  # type: ignore[arg-type]
+        given = "" if first is None else first.annotation
+        text = given.__name__ if isinstance(given, type) else str(given)
+        found = _ANNOTATION.fullmatch(text)
+        if found and (found["one"] if batch else found["several"]):
+            raise ConfigError(
+                f"batch: got {batch} for {handler!r:.80}, which takes {text}; "
+                + ("leave batch out" if batch else "add batch=True")
+                + f", or take {'list[ConsumerRecord]' if batch else 'ConsumerRecord'}"
+            )
 
 
 def check_may_begin(file: str) -> None:

@@ -21,7 +21,12 @@ from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.membership import MEMBERSHIP_ERRORS
 from eosdb.client.processor.config import ProcessorSettings
 from eosdb.client.processor.failure import read_failure
-from eosdb.client.processor.handlers import AnyHandler, is_asynchronous, takes_transaction
+from eosdb.client.processor.handlers import (
+    AnyHandler,
+    check_portion,
+    is_asynchronous,
+    takes_transaction,
+)
 from eosdb.client.processor.idle import LOOK_EVERY_MS, GroupIdleness
 from eosdb.client.processor.lanes import MOST, Lanes
 from eosdb.client.processor.record_handler import Attempt, RecordHandler
@@ -148,6 +153,7 @@ class Processor:
                 f"handler: {handler!r:.80} is asynchronous, and here nobody would await it; use `await "
                 "db.process(…)` of a database opened with eosdb.aio.connect, or a plain function"
             )
+        check_portion(handler, self._settings.batch)
         needs = self._consumer, self._clock, self._metrics
         if not takes_transaction(handler):
             return ProducerTransaction(*needs, self._make_producer)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, TypeVar, Unpack
+from typing import Final, Never, TypeVar, Unpack
 
 from eosdb.client.producer.accumulator import OnDelivery, ProduceFuture, RecordAccumulator
 from eosdb.client.producer.bulk import CHUNK_RECORDS, Pieces, Sendable, SentRecords, take, too_large
@@ -38,7 +38,7 @@ from eosdb.model.clock import Clock, DeliverAt, later_ms
 from eosdb.model.closing import Closeable
 from eosdb.model.config import checked_settings
 from eosdb.model.metrics import Metrics
-from eosdb.model.records.serializing import serialized
+from eosdb.model.records.serializing import check_key_is_named, serialized
 from eosdb.model.requests import Produce
 from eosdb.model.validation import as_headers, check_timestamp
 from eosdb.model.values import (
@@ -196,7 +196,7 @@ class Producer(Closeable):
         self,
         topic: str,
         value: object = None,
-        *,
+        *misplaced: Never,
         key: object = None,
         partition: int | None = None,
         headers: Headers = (),
@@ -211,6 +211,8 @@ class Producer(Closeable):
         be serialized; or IllegalStateError, InvalidRecordError, InvalidTimestampError,
         UnknownTopicOrPartitionError, MessageTooLargeError, RequestTimedOutError: then abort a transaction.
         """
+        if misplaced:
+            check_key_is_named("send", misplaced)
         settings = self._settings
         try:
             key_bytes = None if key is None else serialized("key", key, settings.key_serializer)

@@ -38,6 +38,15 @@ def serialized(what: str, given: object, serializer: Serializer | None) -> bytes
     raise TypeError(f"{what}_serializer: {name} returned {kind}, expected bytes or str")
 
 
+def check_key_is_named(method: str, misplaced: tuple[object, ...]) -> None:
+    """Raises TypeError if a key was passed behind the value (decisions/0085)."""
+    if misplaced:
+        raise TypeError(
+            f"{method}: got {misplaced[0]!r:.80} behind the value; the key is a keyword, as everything "
+            f"behind the value: {method}(topic, value, key=…)"
+        )
+
+
 def as_far_as_it_goes(items: Iterable[T]) -> tuple[list[T], Exception | None]:
     """Return the items up to the first error, and this error (None if there is none)."""
     results: list[T] = []

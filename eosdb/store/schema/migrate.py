@@ -275,5 +275,5 @@ def _check_exists(path: str) -> None:
     _check_folder(path, errors.DatabaseNotFoundError)
     if not os.path.exists(path):
         raise errors.DatabaseNotFoundError(
-            f"{path} does not exist; create it with `eosdb init` or create=True"
+            f"{path} does not exist; create it with `eosdb init`, or with eosdb.connect(path)"
         )

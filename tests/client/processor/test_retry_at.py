@@ -423,7 +423,7 @@ def test_a_record_without_a_key_is_postponed_also_where_topics_are_compacted(
 def test_a_time_that_is_over_is_at_once_and_then_after_a_pause(
     db: eosdb.Database, run: Run, clock: ManualClock
 ) -> None:
-    times: list[Any] = [0, clock.time_ms(), datetime(1990, 1, 1, tzinfo=UTC)]
+    times: list[Any] = [978_307_200_000, clock.time_ms(), datetime(1990, 1, 1, tzinfo=UTC)]
     called: list[int] = []
 
     def handle(record: ConsumerRecord) -> bytes:
@@ -440,7 +440,7 @@ def test_a_time_that_is_over_is_at_once_and_then_after_a_pause(
 
 
 @pytest.mark.parametrize(
-    "when", [datetime(2030, 1, 2), "noon", 1.5, True, -1, 2**63, None, 1_795_909_233]
+    "when", [datetime(2030, 1, 2), "noon", 1.5, True, -1, 2**63, None, 0, 60_000, 1_795_909_233]
 )
 def test_anything_but_a_time_fails_the_record(db: eosdb.Database, run: Run, when: Any) -> None:
     def handle(record: ConsumerRecord) -> None:
