@@ -271,7 +271,7 @@ class Database(Closeable):
             **config,
         )
 
-    @keywords_of(ProcessorSettings)
+    @keywords_of(ProcessorSettings, ProcessorConfig)
     def processor(
         self,
         topics: Topics,
@@ -538,7 +538,7 @@ Where: TypeAlias = Database | str | os.PathLike[str]
 
 
 # decisions/0086: the function has one explicit signature, so that `help` and editors show the keywords.
-@keywords_of(Database.processor)
+@keywords_of(Database.processor, ProcessorConfig)
 def process(
     db: Where,
     topics: Topics,

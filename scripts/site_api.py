@@ -42,6 +42,8 @@ _ERROR: Final = re.compile(rf"(?<!`)\b({'|'.join(errors.__all__)})\b(?!`)")
 """An error that a docstring speaks of becomes a link."""
 _FACE: Final = re.compile(r"(?:face|method_of)\((\w+)\.(\w+)\)")
 """A method of the broker that makes a request of this type, or of `Admin` that calls this function."""
+_SENTENCE: Final = re.compile(r"^ +(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+"""A setting that the docstring of a TypedDict describes, so that `help` shows it, too."""
 _ANSWER: Final = re.compile(r"\w+\[(.*)\]")
 _MODULE: Final = re.compile(r"\b(values|reports)\.")
 _KINDS: Final[dict[Any, ParameterKind]] = {
@@ -90,6 +92,12 @@ def _made(cls: Class) -> Any:
 
 
 def _document_settings(given: Class, checked: Class) -> None:
+    head, _, settings = (
+        given.docstring.value.partition("Attributes:\n") if given.docstring else [""] * 3
+    )
+    sentences = dict(_SENTENCE.findall(settings))
+    if given.docstring is not None:
+        given.docstring.value = head.strip()
     for field in fields(_made(checked)):
         explained = checked[field.name]
         if (
@@ -100,6 +108,9 @@ def _document_settings(given: Class, checked: Class) -> None:
         assert isinstance(setting, Attribute)
         setting.value = _default(field)
         setting.docstring = explained.docstring
+        if field.name in sentences:
+            text = " ".join(sentences[field.name].split())
+            setting.docstring = Docstring(text, parent=setting)
 
 
 def _default(field: Field[Any]) -> str:

@@ -24,7 +24,7 @@ from eosdb.aio.worker import Home, Inbox, Workers, behind, outlived, to_the_end
 from eosdb.aio.writer import Caller, WriterQueue
 from eosdb.broker.outbox import UserTransaction
 from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
-from eosdb.client.processor.config import ProcessConfig
+from eosdb.client.processor.config import ProcessConfig, ProcessorConfig
 from eosdb.client.processor.handlers import (
     Result,
     Results,
@@ -260,7 +260,7 @@ class AsyncDatabase(Proxy[Database]):
         self._home.check()
         return HeldBlock(self._turn, self._of.begin())
 
-    @keywords_of(Database.processor)
+    @keywords_of(Database.processor, ProcessorConfig)
     async def process(
         self,
         topics: Topics,

@@ -19,8 +19,11 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def keywords_of(source: Callable[..., object]) -> Callable[[F], F]:
-    """Decorate a function so that `help` shows the keywords of `source` in place of `**config`."""
+def keywords_of(
+    source: Callable[..., object], explained: type[Any] | None = None
+) -> Callable[[F], F]:
+    """Decorate a function so that `help` shows the keywords of `source` in place of `**config`, and the
+    attributes that the docstring of `explained` describes."""
 
     def decorated(function: F) -> F:
         own = inspect.signature(function)
@@ -30,6 +33,9 @@ def keywords_of(source: Callable[..., object]) -> Callable[[F], F]:
             for each in inspect.signature(source).parameters.values()
             if each.kind is each.KEYWORD_ONLY and each.name not in own.parameters
         )
+        if explained is not None and function.__doc__ and explained.__doc__:
+            _, _, settings = inspect.cleandoc(explained.__doc__).partition("Attributes:\n")
+            function.__doc__ = f"{inspect.cleandoc(function.__doc__)}\n\nSettings:\n{settings}"
         function.__signature__ = own.replace(parameters=[*before, *more])  # type: ignore[attr-defined]
         return function
 

@@ -7,6 +7,7 @@ looks into eosdb itself and the examples.
 from __future__ import annotations
 
 import inspect
+import pydoc
 import re
 import sys
 from collections import defaultdict
@@ -189,13 +190,17 @@ def test_a_keyword_that_no_setting_has_is_one_line(complaints: dict[str, dict[in
     assert said == 'Unexpected keyword argument "nonsense" for "process"  [call-arg]'
 
 
-def test_help_shows_every_setting_with_its_default() -> None:
+def test_help_shows_every_setting_with_its_default_and_a_processors_with_its_sentence() -> None:
     of_processor = {"group_id", *(each.name for each in fields(ProcessorSettings))}
     for call in (eosdb.process, eosdb.Database.processor, eosdb.aio.AsyncDatabase.process):
         shown = inspect.signature(call).parameters
         assert shown.keys() >= of_processor
         assert shown["max_attempts"].default == 3
         assert not [each for each in shown.values() if each.kind is each.VAR_KEYWORD]
+        told = pydoc.plain(pydoc.render_doc(call))
+        assert not [
+            field.name for field in fields(ProcessorSettings) if f"{field.name}: " not in told
+        ]
     for made in (eosdb.Database, eosdb.aio.AsyncDatabase):
         assert inspect.signature(made.producer).parameters["linger_ms"].default == 0
         assert inspect.signature(made.consumer).parameters["max_poll_records"].default == 500

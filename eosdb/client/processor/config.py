@@ -23,7 +23,35 @@ time."""
 
 
 class ProcessorConfig(TypedDict, Generic[MadeKey, MadeValue], total=False):
-    """The settings of `db.processor(…)` besides the topics, the handler, the sink and the two ids."""
+    """The settings of `db.processor(…)` besides the topics, the handler, the sink and the two ids.
+
+    Attributes:
+        value_deserializer: Converts a value's bytes to the handler's `record.value`. None: the bytes.
+        key_deserializer: Converts a key's bytes to the handler's `record.key`. None: the bytes.
+        dead_letter_topic: The topic for records that have failed at their last call; headers have the
+            reason. It is created if it does not exist. None: such a record ends the run with
+            HandlerFailedError.
+        max_attempts: How often the handler is called for a failing record, in all: with the first call and
+            those after delays. A call follows each delay, so `n` delays make at least `n + 1` calls.
+        retry_delays_ms: The delays before the last calls, in ms. Later records do not wait for them. Calls
+            before the first delay follow each other after `retry_backoff_ms`.
+        batch: Whether the handler gets a list of records, all of one partition, instead of one record.
+        max_batch: The most records in a batch.
+        workers: How many records are processed at once; above 1, in threads. Records with one key are
+            processed in order. In eosdb.aio its name is `concurrency`.
+        transaction_size: The number of records after which a transaction is committed.
+        transaction_interval_ms: The time after its first record, in ms, after which a transaction is
+            committed even if more records come. It is committed earlier when none has come for 5 ms.
+        retry_backoff_ms: The pause before a call without a delay, in ms. Later records wait for it; with
+            `workers`, those of the same key.
+        key_serializer: Converts the keys that the handler returns to bytes. None: keys are `bytes`, `str`
+            (UTF-8) or None.
+        value_serializer: Converts the values that the handler returns to bytes. None: they are `bytes`,
+            `str` (UTF-8) or None.
+        consumer: Further settings of the consumer. Here auto_offset_reset defaults to "earliest" and
+            partition_assignment_strategy to "cooperative-sticky".
+        producer: Further settings of the producer. Here transaction_timeout_ms defaults to 10_000.
+    """
 
     value_deserializer: Callable[[bytes], MadeValue] | None
     key_deserializer: Callable[[bytes], MadeKey] | None
@@ -55,42 +83,20 @@ class ProcessorSettings:
     """A processor's settings, checked. Raises ConfigError naming the setting."""
 
     value_deserializer: Deserializer | None = None
-    """Converts a value's bytes to the handler's `record.value`. None: the bytes."""
     key_deserializer: Deserializer | None = None
-    """Converts a key's bytes to the handler's `record.key`. None: the bytes."""
     dead_letter_topic: str | None = None
-    """The topic for records whose attempts and retries are used up; headers have the reason. None: such a
-    record ends the run with HandlerFailedError."""
     max_attempts: int = 3
-    """How many times in a row a failing record is tried."""
     retry_delays_ms: Sequence[int] = ()
-    """The delays of retries, in ms. A record that has used up its attempts is tried `max_attempts` times
-    again after each delay in turn; later records do not wait for it."""
     batch: bool = False
-    """Whether the handler gets a list of records, all of one partition, instead of one record."""
     max_batch: int = 500
-    """The most records in a batch."""
     workers: int = 1
-    """How many records are processed at once; above 1, in threads. Records with one key are processed in
-    order. In eosdb.aio its name is `concurrency`."""
     transaction_size: int = 500
-    """The number of records after which a transaction is committed."""
     transaction_interval_ms: int = 100
-    """The time after its first record, in ms, after which a transaction is committed even if more records
-    come. It is committed earlier when none has come for 5 ms."""
     retry_backoff_ms: int = 100
-    """The pause between two attempts, in ms."""
     key_serializer: Serializer | None = None
-    """Converts the keys that the handler returns to bytes. None: keys are `bytes`, `str` (UTF-8) or
-    None."""
     value_serializer: Serializer | None = None
-    """Converts the values that the handler returns to bytes. None: they are `bytes`, `str` (UTF-8) or
-    None."""
     consumer: ConsumerConfig = field(default_factory=lambda: ConsumerConfig())
-    """Further settings of the consumer. Here auto_offset_reset defaults to "earliest" and
-    partition_assignment_strategy to "cooperative-sticky"."""
     producer: ProducerConfig = field(default_factory=lambda: ProducerConfig())
-    """Further settings of the producer. Here transaction_timeout_ms defaults to 10_000."""
 
     def __post_init__(self) -> None:
         check_whole("max_batch", self.max_batch, 1)
@@ -121,6 +127,15 @@ class ProcessorSettings:
             if name in self.producer:
                 raise ConfigError(f"producer: got {name}; give it to the processor itself")
         checked_settings(ProducerSettings, "producer", self.for_producer("checked"))
+
+    @property
+    def calls(self) -> int:
+        """How often the handler is called for a failing record, in all (decisions/0110)."""
+        return max(self.max_attempts, len(self.retry_delays_ms) + 1)
+
+    def calls_before_delay(self, retries: int) -> int:
+        """How often it is called in a row, after so many delays, before the next delay or the end."""
+        return 1 if retries else self.calls - len(self.retry_delays_ms)
 
     def subscription(
         self, topics: str | Iterable[str] | re.Pattern[str], postponed: str

@@ -228,7 +228,7 @@ class RecordHandler:
         failure = self._failures.get(attempt.key)
         here = 0 if failure is None else failure.attempts - attempt.before
         assert here >= 0, here
-        return here < self.settings.max_attempts
+        return here < self.settings.calls_before_delay(attempt.retries)
 
     def _note_failure(self, attempt: Attempt, error: Exception) -> None:
         self._failures[attempt.key] = failure = self._failure(attempt, error, 1)
@@ -240,7 +240,7 @@ class RecordHandler:
             catalog.ATTEMPT_FAILED,
             failure,
             trace=catalog.ATTEMPT_FAILED.traced(error),
-            attempts=self.settings.max_attempts * (len(self.settings.retry_delays_ms) + 1),
+            attempts=self.settings.calls,
             next_step=step,
             next_step_text=step_text,
             delay_ms=delay_ms,

@@ -256,6 +256,40 @@ def test_retries_wait_for_their_time_in_the_topic_of_the_group(
     assert [(each.attempts, each.retries) for each in retried if each] == [(1, 1), (2, 2), (3, 3)]
 
 
+@pytest.mark.parametrize(
+    ("attempts", "delays", "pauses"),
+    [
+        (3, (), [0, 0]),
+        (1, (), []),
+        (3, (1_000, 5_000), [1_000, 5_000]),
+        (5, (1_000, 5_000), [0, 0, 1_000, 5_000]),
+        (2, (1_000, 5_000, 9_000), [1_000, 5_000, 9_000]),
+    ],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_attempts_are_all_calls_and_delays_stand_before_the_last_ones(
+    run: Run, db: eosdb.Database, clock: ManualClock,
+    attempts: int, delays: tuple[int, ...], pauses: list[int], workers: int,
+) -> None:  # fmt: skip
+    calls: list[int] = []
+
+    def fail(record: ConsumerRecord) -> None:
+        calls.append(clock.time_ms())
+        raise ValueError
+
+    feed(db, b"bad")
+    run(
+        fail, dead_letter_topic="dlq", max_attempts=attempts, retry_delays_ms=delays,
+        retry_backoff_ms=1, workers=workers,
+    )  # fmt: skip
+    waits = [round(later - earlier, -3) for earlier, later in itertools.pairwise(calls)]
+    assert waits == pauses
+    (letter,) = read(db, "dlq")
+    failure = read_failure(letter.headers)
+    assert failure is not None
+    assert failure.attempts == len(calls) == len(pauses) + 1
+
+
 @pytest.mark.parametrize("second", ["g", "h"])
 def test_a_short_retry_does_not_wait_for_a_longer_one_of_its_group_or_of_another(
     db: eosdb.Database, clock: ManualClock, second: str
@@ -289,7 +323,7 @@ def test_a_retry_survives_a_restart_and_what_fails_in_the_last_one_is_dead(
         "group_id": "g",
         "transactional_id": "tx",
         "dead_letter_topic": "dlq",
-        "max_attempts": 2,
+        "max_attempts": 3,
         "retry_delays_ms": (60_000,),
     }
     feed(db, b"bad", b"c")
@@ -308,7 +342,7 @@ def test_a_retry_survives_a_restart_and_what_fails_in_the_last_one_is_dead(
     (letter,) = read(db, "dlq")
     failure = read_failure(letter.headers)
     assert failure is not None
-    assert (failure.attempts, failure.topic, failure.offset) == (4, "in", 0)
+    assert (failure.attempts, failure.topic, failure.offset) == (3, "in", 0)
 
 
 def test_another_groups_retries_are_left_to_it(db: eosdb.Database) -> None:
