@@ -21,10 +21,11 @@ import eosdb
 from eosdb.errors import ApiError, ConfigError
 from eosdb.model.clock import ManualClock, SystemClock
 from eosdb.model.closing import Closeable
-from eosdb.model.config import BrokerConfig
+from eosdb.model.config import BrokerConfig, guess
 from eosdb.model.reports import Diagnosis
 from eosdb.model.validation import check_whole
 from eosdb.model.values import TopicPartition
+from eosdb.testing.kafka_errors import error_of
 
 if TYPE_CHECKING:
     from eosdb.wire.messages import Response
@@ -55,14 +56,32 @@ class ServerFaults:
         """Set while the server is dead. Then delayed requests are not carried out, later ones not
         answered."""
         self.counts: Final[Counter[str]] = Counter()
-        self.history: Final[deque[str]] = deque(maxlen=_REMEMBERED)
+        self._history: Final[deque[str]] = deque(maxlen=_REMEMBERED)
+
+    @property
+    def history(self) -> list[str]:
+        with self._lock:
+            return list(self._history)
+
+    @property
+    def unused(self) -> list[str]:
+        with self._lock:
+            return [f"{api}: {kind}" for api, due in self._planned.items() for kind, _ in due]
+
+    def forget(self) -> list[str]:
+        unused = self.unused
+        self._planned.clear()
+        return unused
 
     def plan(self, api: str, times: int, kind: str, fault: Fault) -> None:
         """Plan a fault for `times` requests of this name, after the faults planned before. `kind` is the
         fault's name in the counts."""
         names = _names()
         if api not in names:
-            raise ConfigError(f"api: got {api!r}, expected one of {', '.join(sorted(names))}")
+            did_you_mean = guess(_snake_case(api), names)
+            raise ConfigError(
+                f"api: got {api!r}{did_you_mean}, expected one of {', '.join(sorted(names))}"
+            )
         check_whole("times", times, 1)
         with self._lock:
             self._planned.setdefault(api, deque()).extend([(kind, fault)] * times)
@@ -77,7 +96,7 @@ class ServerFaults:
             self.counts["request"] += 1
             if kind:
                 self.counts[kind] += 1
-            self.history.append(f"{api} #{self.counts['request']}{kind and f': {kind}'}")
+            self._history.append(f"{api} #{self.counts['request']}{kind and f': {kind}'}")
         return carry_out(session) if fault is None else fault(session, carry_out)
 
     def late(self, ms: int) -> Fault:
@@ -90,13 +109,16 @@ class ServerFaults:
 
 
 class _Refusing:
-    """A broker and an admin whose methods all raise one error."""
+    """A broker and an admin whose methods all raise one error, and whether one was called."""
 
     def __init__(self, error: type[ApiError]) -> None:
         self._error = error
+        self._core = self  # Of an admin, for `Tools`.
+        self.was_asked = False
 
     def __getattr__(self, name: str) -> Any:
         def refuse(*_: object, **__: object) -> None:
+            self.was_asked = True
             raise self._error(f"{name}: the test asked for this error")
 
         return refuse
@@ -164,9 +186,15 @@ class KafkaDouble(str, Closeable):
         return self._faults.counts
 
     @property
-    def history(self) -> deque[str]:
-        """The most recent requests and faults, one line each."""
+    def history(self) -> list[str]:
+        """The most recent requests and faults, one line each; `history[-5:]` are the last five."""
         return self._faults.history
+
+    @property
+    def unused(self) -> list[str]:
+        """The planned faults that no request has met yet, one line each: `"end_txn: lose_response"`.
+        `close` warns of them, because such a test has not seen what it asked for."""
+        return self._faults.unused
 
     def lose_request(self, api: str, times: int = 1) -> None:
         """Drop the next requests of this name before they are carried out, and break the connection."""
@@ -181,14 +209,17 @@ class KafkaDouble(str, Closeable):
         check_whole("ms", ms, 0)
         self._faults.plan(api, times, "delay", self._faults.late(ms))
 
-    def answer(self, api: str, error: type[ApiError], times: int = 1) -> None:
-        """Answer the next requests of this name with this error of Kafka's, without carrying them out."""
-        if not (isinstance(error, type) and issubclass(error, ApiError)):
-            raise ConfigError(f"error: got {error!r}, expected an error's class, as in `eosdb`")
-        broker: Any = _Refusing(error)
+    def answer(self, api: str, error: type[ApiError] | str | int, times: int = 1) -> None:
+        """Answer the next requests of this name with an error of Kafka's, without carrying them out. The
+        error is a class of `eosdb`, or any name or number of Kafka's: "NOT_LEADER_OR_FOLLOWER", 6."""
+        answered = error_of(error)
 
         def refuse(session: Session, carry_out: CarryOut) -> Response | None:
-            return carry_out(replace(session, broker=broker, admin=broker))
+            broker: Any = _Refusing(answered)
+            response: Any = carry_out(replace(session, broker=broker, admin=broker))
+            if not broker.was_asked and hasattr(response, "error_code"):
+                response.error_code = answered.code
+            return response  # type: ignore[no-any-return]
 
         self._faults.plan(api, times, "answer", refuse)
 
@@ -235,6 +266,12 @@ class KafkaDouble(str, Closeable):
         self._end()
         self._reserved.close()
         self.db.close()
+        if unused := self._faults.forget():
+            warnings.warn(
+                f"no request met these planned faults: {', '.join(unused)}. Does the client make such "
+                "requests? `history` has those it made",
+                stacklevel=2,
+            )
 
     def _end(self) -> bool:
         """Shut down the server; returns whether it was alive."""

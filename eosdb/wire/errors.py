@@ -92,6 +92,7 @@ def coordinator_code_of(error: errors.EosdbError) -> int:
     """The error code for a request to the coordinator, retriable if the error may pass or the outcome is
     unknown. Raises RefusedByFileError."""
     code = code_of(error)
-    if code == KAFKA_STORAGE_ERROR or error.outcome == "unknown":
+    is_kafkas = isinstance(error, errors.ApiError)
+    if error.outcome == "unknown" or (code == KAFKA_STORAGE_ERROR and not is_kafkas):
         return COORDINATOR_NOT_AVAILABLE
     return code

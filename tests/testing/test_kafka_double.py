@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,15 +13,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import confluent_kafka
+import kafka.errors
 import pytest
 
 import eosdb
 from eosdb import CoordinatorLoadInProgressError, TransactionToken
 from eosdb.errors import ApiError, ConfigError
 from eosdb.testing import KafkaDouble
+from eosdb.testing.kafka_errors import CODES
 from tests.programs import ended
 from tests.testing.clients import (
     API_VERSIONS,
@@ -33,6 +37,9 @@ from tests.testing.clients import (
     stored,
 )
 from tests.waiting import eventually
+from tests.wire import every_api
+from tests.wire.peer import Address, Peer
+from tests.wire.test_every_right import codes
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -93,16 +100,90 @@ def test_each_request_meets_one_fault_in_the_order_of_asking(eosdb_kafka: KafkaD
 
 
 def test_a_request_that_is_not_served_is_named(eosdb_kafka: KafkaDouble) -> None:
-    with pytest.raises(ConfigError, match=r"got 'EndTxn', expected one of .*end_txn"):
-        eosdb_kafka.lose_response("EndTxn")
+    for api in ("EndTxn", "end_tnx"):
+        with pytest.raises(
+            ConfigError,
+            match=rf"got '{api}' \(did you mean 'end_txn'\?\), expected one of .*end_txn",
+        ):
+            eosdb_kafka.lose_response(api)
 
 
 def test_an_answer_that_is_no_error_of_kafkas_is_refused_when_it_is_planned(
     eosdb_kafka: KafkaDouble,
 ) -> None:
-    for error in ("NOT_LEADER", eosdb.ConfigError, eosdb.RequestTimedOutError("an object")):
-        with pytest.raises(ConfigError, match=r"error: got .*, expected an error's class"):
+    with pytest.raises(
+        ConfigError, match=r"got 'NOT_LEADER' \(did you mean 'NOT_LEADER_OR_FOLLOWER'\?\)"
+    ):
+        eosdb_kafka.answer("produce", "NOT_LEADER")
+    for error in (eosdb.ConfigError, eosdb.RequestTimedOutError("an object"), 0, 134, True, 6.0):
+        with pytest.raises(ConfigError, match=r"error: got .*, expected a class such as"):
             eosdb_kafka.answer("produce", cast("type[ApiError]", error))
+
+
+def test_the_names_and_numbers_of_errors_are_kafkas() -> None:
+    """kafka-python has old names for some, and ends before the newest."""
+    found = {
+        (error.message, error.errno)
+        for error in dict[str, Any](vars(kafka.errors)).values()
+        if isinstance(getattr(error, "errno", None), int)
+    }
+    of_kafka_python = {
+        ("UNKNOWN", -1), ("NO_ERROR", 0), ("NOT_LEADER_FOR_PARTITION", 6), ("MESSAGE_SIZE_TOO_LARGE", 10),
+        ("INVALID_TOPIC", 17), ("INVALID_REPLICATION_ASSIGNMENT", 39),
+    }  # fmt: skip
+    assert found - set(CODES.items()) == of_kafka_python
+    assert sorted(CODES.values()) == [-1, *range(1, 134)]
+    for error in vars(eosdb.errors).values():
+        if isinstance(error, type) and issubclass(error, ApiError):
+            assert CODES[error.name] == error.code
+
+
+NOWHERE = {"Metadata of all topics", "DescribeTopicPartitions of all topics"}
+"""An answer of these versions has no place for an error, so the connection ends."""
+
+
+def test_every_api_answers_with_every_error(tmp_path: Path) -> None:
+    """Also with those that eosdb itself never sends, and that the coordinator would translate."""
+    with KafkaDouble(tmp_path / "kafka.db") as cluster:
+        who = every_api.prepare(cluster.db)
+        host, port = cluster.split(":")
+        errors: list[tuple[Any, int]] = [
+            (6, 6),
+            ("KAFKA_STORAGE_ERROR", 56),
+            (eosdb.RequestTimedOutError, 7),
+        ]
+        for row, (error, code) in itertools.product(every_api.TABLE, errors):
+            cluster.answer(re.sub(r"\B(?=[A-Z])", "_", row.name.split()[0]).lower(), error)
+            with (
+                Peer(Address(host, int(port))) as peer,
+                pytest.raises(ConnectionError) if row.name in NOWHERE else contextlib.nullcontext(),
+            ):
+                answered = codes(peer.ask(row.make(who), row.version))
+                assert {code} <= answered <= {0, code}, row.name
+        assert cluster.unused == []
+        assert cluster.counts["answer"] == 3 * len(every_api.TABLE)
+        assert cluster.history[-1].endswith(": answer")
+        assert len(cluster.history[-5:]) == 5
+
+
+def test_a_client_asks_again_at_an_error_that_eosdb_itself_never_sends(
+    eosdb_kafka: KafkaDouble,
+) -> None:
+    eosdb_kafka.answer("produce", "NOT_LEADER_OR_FOLLOWER", times=2)
+    eosdb_kafka.answer("find_coordinator", 15)
+    COMMITS["confluent-kafka"](eosdb_kafka, ["1"])
+    assert eosdb_kafka.counts["answer"] == 3
+    assert stored(eosdb_kafka) == ["1"]
+
+
+def test_faults_that_no_request_met_are_told_at_the_end(tmp_path: Path) -> None:
+    cluster = KafkaDouble(tmp_path / "kafka.db")
+    cluster.lose_response("end_txn")
+    cluster.answer("produce", 6, times=2)
+    assert cluster.unused == ["end_txn: lose_response", "produce: answer", "produce: answer"]
+    with pytest.warns(UserWarning, match="no request met these planned faults: end_txn: lose_resp"):
+        cluster.close()
+    cluster.close()
 
 
 def test_a_transaction_times_out_when_the_clock_is_advanced(eosdb_kafka: KafkaDouble) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka.protocol.admin.topics import CreatePartitionsRequest
 
-from eosdb.errors import PolicyViolationError
+from eosdb.errors import EosdbError, PolicyViolationError
 from eosdb.model import requests
 from eosdb.wire.apis import Fields, Session, attempt, serves
 from eosdb.wire.handlers.k19_create_topics import (
@@ -20,7 +20,11 @@ from eosdb.wire.handlers.k19_create_topics import (
 )
 
 
-@serves(CreatePartitionsRequest, 0, 3)
+def _none_created(request: Any, error: EosdbError, _: int) -> Fields:
+    return {"results": [{"name": topic.name, "error": error} for topic in request.topics]}
+
+
+@serves(CreatePartitionsRequest, 0, 3, failed=_none_created)
 def create_partitions(session: Session, request: CreatePartitionsRequest, _: int) -> Fields:
     again = repeated(topic.name for topic in request.topics)
     counts, room = session.broker.ask(requests.TopicPartitions(every=True)), PARTITIONS_AT_ONCE
