@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -19,8 +19,8 @@ from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.table import TableOf
 from eosdb.store.writing.unit import TRANSACTIONS, Folding, Memo, Unit
 
-_PAGE: Final = 1_000
-"""The partitions read on one snapshot, which keeps the WAL from shrinking."""
+_PAGE: Final = 10_000
+"""The partitions searched on one snapshot, which keeps the WAL from shrinking: a few milliseconds."""
 
 
 class Partition(NamedTuple):
@@ -105,8 +105,6 @@ BY_NAME: Final = PARTITIONS.where("topic = ? AND partition = ?")
 _ALL: Final = PARTITIONS.where("partition >= ? ORDER BY topic, partition")
 _OF_TOPIC: Final = PARTITIONS.where("topic = ? AND partition >= 0 ORDER BY partition")
 _WITHOUT_INDEX: Final = "SELECT 1 FROM partitions NOT INDEXED WHERE topic = ? AND partition = ?"
-IsDue = Callable[[sqlite3.Connection, Partition, TopicConfig], bool]
-"""Whether housekeeping is due for a partition with these settings, on a read connection."""
 
 
 def unknown(tp: TopicPartition, guess: str = "") -> UnknownTopicOrPartitionError:
@@ -151,8 +149,8 @@ def find_by_id(unit: Unit, partition_id: int) -> Partition | None:
 def page(
     connection: sqlite3.Connection, after: int, condition: str
 ) -> tuple[list[Partition], int | None]:
-    """Return a page of the partitions that meet the SQL condition, with ids above `after`, and the id after
-    which the next page begins; None after the last page."""
+    """Return the partitions that meet the SQL condition in a page of those with ids above `after`, and the
+    id after which the next page begins; None after the last page."""
     (last,) = connection.execute(
         "SELECT max(partition_id) FROM (SELECT partition_id FROM partitions WHERE partition_id > ? "
         "ORDER BY partition_id LIMIT ?)",
@@ -162,6 +160,21 @@ def page(
         f"partition_id > ? AND partition_id <= ? AND {condition} ORDER BY partition_id"
     )
     return [*PARTITIONS.read(connection, some, (after, last))], last
+
+
+def of_topics(
+    connection: sqlite3.Connection,
+    topic_ids: Sequence[int],
+    condition: str,
+    parameters: Sequence[object],
+) -> list[Partition]:
+    """Return the partitions of these topics that meet the SQL condition."""
+    found = connection.execute(
+        f"SELECT {PARTITIONS.columns} FROM json_each(?) CROSS JOIN partitions "
+        f"ON topic_id = json_each.value WHERE {condition}",
+        (json.dumps(topic_ids), *parameters),
+    )
+    return [_partition(row) for row in found]
 
 
 def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
@@ -241,3 +254,16 @@ def read_config(
         "SELECT config FROM topics WHERE topic_id = ?", (topic_id,)
     ).fetchone()
     return TopicConfig.resolve(broker, parsed(text))
+
+
+@reads("topics")
+def topics_by_config(
+    connection: sqlite3.Connection, broker: BrokerConfig
+) -> dict[TopicConfig, list[int]]:
+    """The numbers of all topics by their settings, resolved with the broker's defaults."""
+    found: dict[TopicConfig, list[int]] = {}
+    for text, numbers in connection.execute(
+        "SELECT config, json_group_array(topic_id) FROM topics GROUP BY config"
+    ):
+        found.setdefault(TopicConfig.resolve(broker, parsed(text)), []).extend(parsed(numbers))
+    return found

@@ -39,6 +39,22 @@ WITH RECURSIVE with_rows (id) AS (
 )
 SELECT id FROM with_rows WHERE id IS NOT NULL AND id NOT IN (SELECT partition_id FROM partitions)
 """
+_MAY_STAY: Final = f"""EXISTS (
+    SELECT 1 FROM records WHERE records.partition_id = partitions.partition_id
+    AND "offset" = log_start_offset AND timestamp >= ? AND {OLDER_TIME} >= ?
+)"""
+"""SQL: the partition's first record is young enough to stay."""
+INDEX_BELOW: Final = (
+    "EXISTS (SELECT 1 FROM transaction_index a WHERE a.partition_id = partitions.partition_id "
+    "AND last_offset < log_start_offset)"
+)
+"""SQL: the index of `partitions` has aborted transactions that end below the log start. `delete_records`
+does not remove them."""
+ROWS_BELOW: Final = (
+    "EXISTS (SELECT 1 FROM records r WHERE r.partition_id = partitions.partition_id "
+    'AND r."offset" < log_start_offset)'
+)
+"""SQL: deleted records of the partition still have rows."""
 _HANDLED: Final = (
     "SELECT min(committed_offset) FROM group_offsets WHERE topic = ? AND partition = ?"
 )
@@ -93,6 +109,20 @@ def move_log_start(
             ),
         )
     )
+
+
+def condition(config: TopicConfig, now_ms: int) -> tuple[str, list[int]] | None:
+    """The SQL condition, with its parameters, that a partition with these settings meets if retention
+    demands another log start. None if it never does."""
+    ways: list[str] = []
+    limits: list[int] = []
+    if config.delete and config.retention_ms >= 0:
+        ways.append(f"NOT {_MAY_STAY}")
+        limits += [now_ms - config.retention_ms] * 2
+    if config.delete and config.retention_bytes >= 0:
+        ways.append("size_bytes > ?")
+        limits.append(config.retention_bytes)
+    return (f"({' OR '.join(ways)})", limits) if ways else None
 
 
 def due_log_start(
@@ -161,27 +191,14 @@ def _by_size(
     return end
 
 
-def has_index_below(source: Unit | sqlite3.Connection, partition: Partition) -> bool:
-    """Whether the index has aborted transactions that end below the log start. `delete_records` does not
-    remove them."""
-    query = "SELECT 1 FROM transaction_index WHERE partition_id = ? AND last_offset < ? LIMIT 1"
-    parameters = (partition.partition_id, partition.log_start_offset)
-    return source.execute(query, parameters).fetchone() is not None
-
-
 def cut_index(unit: Unit, partition_id: int, now_ms: int) -> int:
     """Cut the transaction index at the log start. Returns 1 if there was something to cut, otherwise 0."""
     partition = find_by_id(unit, partition_id)
-    if partition is None or not has_index_below(unit, partition):
+    below = f"SELECT 1 FROM partitions WHERE partition_id = ? AND {INDEX_BELOW}"
+    if partition is None or unit.execute(below, (partition_id,)).fetchone() is None:
         return 0
     move_log_start(unit, partition, partition.log_start_offset, "transaction index", now_ms)
     return 1
-
-
-def has_rows_below(connection: sqlite3.Connection, partition: Partition) -> bool:
-    query = 'SELECT 1 FROM records WHERE partition_id = ? AND "offset" < ? LIMIT 1'
-    parameters = (partition.partition_id, partition.log_start_offset)
-    return connection.execute(query, parameters).fetchone() is not None
 
 
 def orphans(connection: sqlite3.Connection) -> list[int]:

@@ -21,7 +21,7 @@ from eosdb.broker.core import Core
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.transactions import producer_ids
 from eosdb.log import compaction, once, partition_rows, producer_rows, retention
-from eosdb.log.partition_rows import IsDue, Partition
+from eosdb.log.partition_rows import Partition
 from eosdb.maintenance import history
 from eosdb.model.clock import monotonic_ns
 from eosdb.model.failpoints import Failpoint, reach
@@ -42,6 +42,10 @@ _PAGES_OF_IDS: Final = 10
 _WITH_RECORDS: Final = "log_end_offset > log_start_offset"
 _READABLE: Final = f"{_WITH_RECORDS} AND partition >= 0"
 """Partitions with records, except the partitions in which scheduled records wait."""
+_COMPACTED: Final = {True: _WITH_RECORDS, False: f"{_WITH_RECORDS} AND partition < 0"}
+"""The partitions with records that are compacted, by whether their topic is."""
+_TOPICS_A_STEP: Final = 500
+"""The topics whose partitions one step searches."""
 
 
 class Round:
@@ -119,25 +123,25 @@ class Round:
             yield
         return worked_on
 
-    def _due(self, condition: str, is_due: IsDue) -> Steps[list[Partition]]:
-        """Return the partitions that meet an SQL condition and are due. Each step reads one page of
+    def _search(self, condition: str) -> Steps[list[int]]:
+        """Return the ids of the partitions that meet an SQL condition. Each step reads one page of
         partitions on a snapshot of its own, without the writer's lock."""
-        due: list[Partition] = []
-        configs: dict[int, TopicConfig] = {}
+        found: list[int] = []
         after: int | None = 0
         while after is not None:
             with self._store.read() as connection:
                 some, after = partition_rows.page(connection, after, condition)
-                for partition in some:
-                    config = configs.get(partition.topic_id)
-                    if config is None:
-                        config = configs[partition.topic_id] = partition_rows.read_config(
-                            connection, partition.topic_id, self._config
-                        )
-                    if is_due(connection, partition, config):
-                        due.append(partition)
+            found += [partition.partition_id for partition in some]
             yield
-        return due
+        return found
+
+    def _by_config(self) -> Iterator[tuple[TopicConfig, list[int]]]:
+        """The settings that topics have, with the numbers of up to _TOPICS_A_STEP of their topics."""
+        with self._store.read() as connection:
+            found = partition_rows.topics_by_config(connection, self._config)
+        for config, numbers in found.items():
+            for first in range(0, len(numbers), _TOPICS_A_STEP):
+                yield config, numbers[first : first + _TOPICS_A_STEP]
 
     # -- the parts ------------------------------------------------------------------------------
 
@@ -171,49 +175,48 @@ class Round:
             retention.move_log_start(unit, partition, offset, reason, now)
             return offset - partition.log_start_offset
 
-        due = yield from self._due(
-            _READABLE,
-            lambda connection, partition, config: (
-                retention.due_log_start(connection, partition, config, now) is not None
-            ),
-        )
-        moving = [partition.partition_id for partition in due]
+        moving: list[int] = []
+        for config, numbers in self._by_config():
+            if (condition := retention.condition(config, now)) is not None:
+                with self._store.read() as connection:
+                    moving += [
+                        partition.partition_id
+                        for partition in partition_rows.of_topics(
+                            connection, numbers, f"{_READABLE} AND {condition[0]}", condition[1]
+                        )
+                        if retention.due_log_start(connection, partition, config, now) is not None
+                    ]
+                yield
         while moving:  # One event deletes a limited number of records.
             moving = yield from self._for_each(moving, move, "deleted_records")
         reach(Failpoint.RETENTION_MOVED)
-        cut = yield from self._due(
-            "log_start_offset > 0",
-            lambda connection, partition, _: retention.has_index_below(connection, partition),
-        )
+        cut = yield from self._search(f"log_start_offset > 0 AND {retention.INDEX_BELOW}")
         yield from self._for_each(
-            [partition.partition_id for partition in cut],
-            lambda unit, partition_id: retention.cut_index(unit, partition_id, now),
+            cut, lambda unit, partition_id: retention.cut_index(unit, partition_id, now)
         )
 
     def _delete_rows(self) -> Steps[None]:
-        below = yield from self._due(
-            "log_start_offset > 0",
-            lambda connection, partition, _: retention.has_rows_below(connection, partition),
-        )
+        below = yield from self._search(f"log_start_offset > 0 AND {retention.ROWS_BELOW}")
         with self._store.read() as connection:
             orphans = retention.orphans(connection)
         yield from retention.delete_in_parts(
-            functools.partial(self._store.write, sync=False),
-            [*(partition.partition_id for partition in below), *orphans],
+            functools.partial(self._store.write, sync=False), [*below, *orphans]
         )
 
     def _compact(self) -> Steps[None]:
         now = self._clock.time_ms()
-        found = yield from self._due(
-            _WITH_RECORDS,
-            lambda connection, partition, config: compaction.is_due(
-                connection, partition, config, now
-            ),
-        )
-        due = {partition.partition_id for partition in found}
-        compacted = yield from self._due(
-            _WITH_RECORDS, lambda _, partition, config: compaction.applies(partition, config)
-        )
+        compacted: list[Partition] = []
+        due: set[int] = set()
+        for config, numbers in self._by_config():
+            with self._store.read() as connection:
+                some = partition_rows.of_topics(connection, numbers, _COMPACTED[config.compact], ())
+                due.update(
+                    partition.partition_id
+                    for partition in some
+                    if compaction.is_due(connection, partition, config, now)
+                )
+            compacted += some
+            yield
         sizes = [partition.log_end_offset - partition.log_start_offset for partition in compacted]
         done, total = 0, sum(sizes)
         for (partition_id, *_), size in zip(compacted, sizes, strict=True):
