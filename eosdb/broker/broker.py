@@ -212,8 +212,9 @@ class Broker:
 
         Under transaction version 2 this also adds the group to the transaction (see `produce`). Raises
         InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError,
-        InvalidGroupIdError, IllegalGenerationError, UnknownMemberIdError, UnknownTopicOrPartitionError,
-        OffsetMetadataTooLargeError and the authorization errors.
+        InvalidGroupIdError, GroupIdNotFoundError, IllegalGenerationError, StaleMemberEpochError,
+        UnknownMemberIdError, UnknownTopicOrPartitionError, OffsetMetadataTooLargeError and the
+        authorization errors.
         """
         self.ask(
             requests.TxnOffsetCommit(

@@ -17,7 +17,6 @@ from eosdb.coordinator.groups.decisions import (
 )
 from eosdb.errors import (
     ApiError,
-    GroupIdNotFoundError,
     NonEmptyGroupError,
     OffsetOutOfRangeError,
     PolicyViolationError,
@@ -142,9 +141,8 @@ def commit_offsets(
     left = group_offsets.passed(commits, errors)
     if commits and not left:
         return errors
-    unknown = GroupIdNotFoundError(f"there is no group {group_id!r}")
     now_ms = rules.clock.time_ms()
-    check_committer(unit, request.group, left, now_ms, unknown, is_transactional=False)
+    check_committer(unit, request.group, left, now_ms, is_transactional=False)
     settled = group_offsets.settled(unit, group_id, left)
     kept, errors = short_enough(rules, request, settled, errors)
     if kept:
@@ -197,7 +195,6 @@ def check_committer(
     by: ConsumerGroupMetadata,
     commits: Iterable[OffsetCommit],
     now_ms: int,
-    unknown_group: ApiError,
     *,
     is_transactional: bool,
 ) -> None:
@@ -214,7 +211,7 @@ def check_committer(
         return
     if group is None and group_offsets.exists(unit, by.group_id):
         group = Group(by.group_id)
-    check_commit(group, *committer, is_transactional=is_transactional, unknown_group=unknown_group)
+    check_commit(group, *committer, group_id=by.group_id, is_transactional=is_transactional)
     member = None if group is None else group.member(by.member_id)
     if member is not None:
         group_rows.renew_session(unit, by.group_id, member, now_ms)

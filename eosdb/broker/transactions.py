@@ -15,7 +15,6 @@ from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import expected_or_none
 from eosdb.coordinator.transactions.producer_ids import partition_for
 from eosdb.errors import (
-    IllegalGenerationError,
     InvalidRequestError,
     TopicAuthorizationFailedError,
     TransactionalIdNotFoundError,
@@ -104,9 +103,6 @@ def txn_offset_commit(core: Core, request: requests.TxnOffsetCommit) -> Write[Of
     validation.check_given_group_id(group.group_id)
     commits = checked(request)
     version = core.version(request.transaction_version)
-    unknown = IllegalGenerationError(
-        f"there is no group {group.group_id!r}, got a commit of generation {group.generation_id}"
-    )
 
     def commit(unit: Unit) -> OffsetErrors:
         core.may_transact(unit, transactional_id)
@@ -117,7 +113,7 @@ def txn_offset_commit(core: Core, request: requests.TxnOffsetCommit) -> Write[Of
         now = core.clock.time_ms()
         groups = frozenset((group.group_id,))
         transaction_rows.join(unit, transactional_id, identity, version, now, groups=groups)
-        check_committer(unit, group, left, now, unknown, is_transactional=True)
+        check_committer(unit, group, left, now, is_transactional=True)
         settled = group_offsets.settled(unit, group.group_id, left)
         kept, errors = short_enough(core, request, settled, errors)
         unit.record(

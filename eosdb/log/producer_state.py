@@ -243,13 +243,14 @@ def check_marker(
     transaction_version: int = CLASSIC,
 ) -> None:
     """Check that a marker may be written (ProducerAppendInfo.checkProducerEpoch, then the coordinator
-    epoch). A version 2 marker has the epoch after its transaction's epoch. If it has the epoch that the
-    partition has seen, it comes from an earlier end (KIP-1228). Raises InvalidProducerEpochError and
-    TransactionCoordinatorFencedError."""
+    epoch). A version 2 marker has the epoch after its transaction's epoch. With the epoch of an open
+    transaction it comes from an earlier end; without one it is a repeat, and accepted (KIP-1228). Raises
+    InvalidProducerEpochError and TransactionCoordinatorFencedError."""
     assert producer_epoch >= 0, producer_epoch
     if entry is None:
         return
-    lowest = entry.producer_epoch + (transaction_version >= EPOCH_PER_TRANSACTION)
+    is_open = entry.current_txn_first_offset >= 0
+    lowest = entry.producer_epoch + (is_open and transaction_version >= EPOCH_PER_TRANSACTION)
     if producer_epoch < lowest:
         raise errors.InvalidProducerEpochError(
             f"producer {entry.producer_id}: got a marker of transaction version "

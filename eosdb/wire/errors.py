@@ -27,6 +27,7 @@ FENCED_LEADER_EPOCH: Final = 74
 UNKNOWN_LEADER_EPOCH: Final = 75
 MISMATCHED_ENDPOINT_TYPE: Final = 114
 UNSUPPORTED_ENDPOINT_TYPE: Final = 115
+REBOOTSTRAP_REQUIRED: Final = 129
 BEFORE_FENCING: Final = {errors.ProducerFencedError.code: errors.InvalidProducerEpochError.code}
 """Error codes for clients that do not know PRODUCER_FENCED (KIP-588)."""
 NOT_IN_TRANSACTION: Final = {
@@ -34,6 +35,11 @@ NOT_IN_TRANSACTION: Final = {
 }
 """Error codes for a partition that is not in the transaction, in the last version before transaction
 version 2 (KIP-890)."""
+BEFORE_TOPIC_IDS: Final = {
+    errors.GroupIdNotFoundError.code: errors.IllegalGenerationError.code,
+    errors.StaleMemberEpochError.code: errors.IllegalGenerationError.code,
+}
+"""Error codes for transactional offsets, in the versions without topic ids (KIP-1319)."""
 _LONGEST_MESSAGE: Final = 2_000
 """The most characters of an error text. A string of the protocol has at most 32,767 bytes; the text may
 quote such strings."""

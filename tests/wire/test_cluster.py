@@ -8,21 +8,21 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from kafka.protocol.metadata.api_versions import ApiVersionsRequest
 from kafka.protocol.metadata.find_coordinator import FindCoordinatorRequest
 from kafka.protocol.metadata.metadata import MetadataRequest
 
 import eosdb
 from eosdb import BrokerConfig
 from eosdb.wire.handlers import APIS
+from eosdb.wire.schemas import ApiVersionsRequest
 from eosdb.wire.server import Server
 from tests.cases import each
 from tests.wire.peer import Peer, asking
 
 
-@each("version", range(5))
+@each("version", range(6))
 def test_the_versions_of_every_api_are_told_in_every_version(peer: Peer, version: int) -> None:
-    asked = ApiVersionsRequest(client_software_name="peer", client_software_version="1")
+    asked = asking(ApiVersionsRequest, client_software_name="peer", client_software_version="1")
     answer = peer.ask(asked, version)
     assert {a.api_key: (a.min_version, a.max_version) for a in answer.api_keys} == {
         key: (api.lowest, api.highest) for key, api in APIS.items()
@@ -40,7 +40,7 @@ def test_a_client_of_a_later_kafka_is_told_what_there_is(peer: Peer) -> None:
     peer.socket.sendall(struct.pack(">ihhih", 11, 18, 99, 7, 1) + b"x")
     (size,) = struct.unpack(">i", peer.socket.recv(4, socket.MSG_WAITALL))
     answer = peer.socket.recv(size, socket.MSG_WAITALL)
-    assert struct.unpack_from(">ihihhh", answer) == (7, 35, 1, 18, 0, 4)
+    assert struct.unpack_from(">ihihhh", answer) == (7, 35, 1, 18, 0, 5)
 
 
 @pytest.mark.slow

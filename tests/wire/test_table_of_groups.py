@@ -17,13 +17,12 @@ from kafka.protocol.consumer.group import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
-from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
 
 import eosdb
 from eosdb import ManualClock, TopicPartition
 from eosdb.errors import ApiError, MemberIdRequiredError, UnknownMemberIdError
 from eosdb.model.protocol.consumer_protocol import decode_assignment
-from eosdb.wire.schemas import ConsumerGroupHeartbeatRequest
+from eosdb.wire.schemas import ConsumerGroupHeartbeatRequest, TxnOffsetCommitRequest
 from tests.broker.asked import Asked, clock, only_its_topic
 from tests.coordinator.groups import steps
 from tests.coordinator.groups.classic_table import WAITS
@@ -123,13 +122,15 @@ class OverTheWire(Asked):
         who = self.db.broker.init_producer_id("of the wire", 60_000)
         numbers = [tp.partition for tp in steps.partitions(step.of)]
         partitions = [{"partition_index": number, "committed_offset": 1} for number in numbers]
-        given: dict[str, Any] = {"topics": [{"name": "t", "partitions": partitions}]}
+        given: dict[str, Any] = {"generation_id_or_member_epoch": step.generation}
         if step.in_transaction:
-            given |= {"transactional_id": "of the wire", "generation_id": step.generation}
+            topic_id = self.db.broker.topic("t").topic_id
+            given |= {"topics": [{"topic_id": topic_id, "partitions": partitions}]}
+            given |= {"transactional_id": "of the wire"}
             given |= {"producer_id": who.producer_id, "producer_epoch": who.producer_epoch}
-            answer = self.asked(TxnOffsetCommitRequest, 5, step, **given)
+            answer = self.asked(TxnOffsetCommitRequest, 6, step, **given)
         else:
-            given["generation_id_or_member_epoch"] = step.generation
+            given["topics"] = [{"name": "t", "partitions": partitions}]
             answer = self.asked(OffsetCommitRequest, 9, step, **given)
         (code,) = {partition.error_code for partition in answer.topics[0].partitions}
         if code:

@@ -163,7 +163,7 @@ def test_a_topic_made_anew_while_its_offset_is_committed_or_fetched_is_not_taken
 
         monkeypatch.setattr(handler, name, late)
 
-    once_it_is_made_anew(k08_offset_commit, "offsets_of")
+    once_it_is_made_anew(k08_offset_commit, "OffsetCommit")
     assert commit_by_id(peer, id_of(db)) == [UNKNOWN_TOPIC_ID]
     assert offsets_by_id(peer, id_of(db)) == {id_of(db): (0, 7)}
     former = id_of(db)

@@ -42,6 +42,7 @@ from eosdb.errors import (
     ConfigError,
     DatabaseLockedError,
     EosdbError,
+    GroupIdNotFoundError,
     IllegalGenerationError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
@@ -75,8 +76,12 @@ _FROZEN_MS: Final = 1_000
 """If the time of day does not move for so long (freezegun), no retry becomes due."""
 _RATES: Final = ("process", "commit")
 _PARTITION: Final = attrgetter("topic", "partition")
+_NO_MEMBER: Final = (GroupIdNotFoundError, IllegalGenerationError, UnknownMemberIdError)
+"""After these errors the consumer joins its group again. A group without offsets is deleted when its last
+member is gone."""
 _GOES_ON_AFTER: Final = (
     *MEMBERSHIP_ERRORS,
+    GroupIdNotFoundError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
@@ -287,7 +292,7 @@ class Processor:
                 self._clock.sleep_ms(self._settings.retry_backoff_ms)
             elif not isinstance(error, _GOES_ON_AFTER):
                 raise
-            if isinstance(error, (IllegalGenerationError, UnknownMemberIdError)):
+            if isinstance(error, _NO_MEMBER):
                 self._consumer.enforce_rebalance()
             return True
         except BaseException:

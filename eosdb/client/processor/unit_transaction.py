@@ -22,9 +22,7 @@ from eosdb.client.processor.transaction import (
 )
 from eosdb.errors import (
     EosdbError,
-    GroupIdNotFoundError,
     IllegalStateError,
-    UnknownMemberIdError,
 )
 from eosdb.model.clock import Clock
 from eosdb.model.metrics import Metrics
@@ -148,10 +146,6 @@ class UnitTransaction(ProcessingTransaction):
                 unit.commit_offsets(self._committer(), offsets)
                 block.__exit__(None, None, None)
                 self._is_committed()
-        except GroupIdNotFoundError as error:
-            # The group was deleted: its last member's session has ended, and it has no offsets.
-            self.is_broken = True
-            raise UnknownMemberIdError(str(error)) from error
         except BaseException:
             self.is_broken = True
             raise

@@ -234,8 +234,8 @@ def check_commit(
     """Check that offsets of these partitions may be committed. Allowed: a member in its epoch; a member in
     an older epoch, if it has owned all the partitions since (KIP-1251); anybody in an empty group; inside
     a transaction, a client with neither a member id nor a group instance id. Raises UnknownMemberIdError
-    and StaleMemberEpochError. For classic members and transactions, whose clients do not know
-    StaleMemberEpochError, it is IllegalGenerationError."""
+    and StaleMemberEpochError; for classic members, whose clients do not know that error,
+    IllegalGenerationError."""
     is_simple = not member_id and group_instance_id is None
     if member_epoch < 0 and (not group.members or (is_transactional and is_simple)):
         return
@@ -243,8 +243,7 @@ def check_commit(
     if member_epoch < member.member_epoch and partitions <= member.kept_since(member_epoch):
         return
     if (stale := _stale(group, member, member_epoch)) is not None:
-        is_classic = is_transactional or bool(member.protocols)
-        raise errors.IllegalGenerationError(str(stale)) if is_classic else stale
+        raise errors.IllegalGenerationError(str(stale)) if member.protocols else stale
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:

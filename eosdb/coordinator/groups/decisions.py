@@ -213,22 +213,22 @@ def check_commit(
     generation_id: int,
     group_instance_id: str | None,
     *,
+    group_id: str,
     is_transactional: bool,
-    unknown_group: errors.ApiError,
 ) -> None:
     """Check that offsets may be committed (ClassicGroup.validateOffsetCommit, KIP-447).
 
     A request without generation, member id and instance id is a simple commit: allowed in an empty group,
     and in any transaction. While members await the assignment, only transactional commits are allowed.
     Raises UnknownMemberIdError, FencedInstanceIdError, IllegalGenerationError, RebalanceInProgressError,
-    or `unknown_group` without a group.
+    and GroupIdNotFoundError.
     """
     has_members = group is not None and bool(group.members)
     is_simple = generation_id < 0 and not member_id and group_instance_id is None
     if generation_id < 0 and (not has_members or (is_simple and is_transactional)):
         return
     if group is None:
-        raise unknown_group
+        raise errors.GroupIdNotFoundError(f"there is no group {group_id!r}")
     known_member(group, member_id, group_instance_id)
     check_generation(group, generation_id)
     if group.state is GroupState.COMPLETING_REBALANCE and not is_transactional:

@@ -132,12 +132,13 @@ def _next_pair(
     recognised). Raises ProducerFencedError."""
     replaced = ProducerIdAndEpoch(current.previous_producer_id, current.last_producer_epoch)
     # The last epoch only fences, and no client gets it. The client with the epoch before it continues with
-    # a new producer id.
+    # a new producer id; another client gets that id's next epoch, as in Kafka.
     fenced_at_the_end = current.producer_epoch > LAST_CLIENT_EPOCH and expected == replaced
     if expected is None or expected == current.producer or fenced_at_the_end:
         last_epoch = NO_PRODUCER_EPOCH if expected is None else expected.producer_epoch
         if current.producer_epoch >= LAST_CLIENT_EPOCH:
-            return ProducerIdAndEpoch(fresh(fresh_producer_id), 0), last_epoch
+            skips = current.producer_epoch > LAST_CLIENT_EPOCH and expected is None
+            return ProducerIdAndEpoch(fresh(fresh_producer_id), int(skips)), last_epoch
         return ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1), last_epoch
     if expected == replaced:
         # If the producer id was replaced too, the replaced epoch belonged to the old id.

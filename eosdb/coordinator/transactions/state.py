@@ -120,7 +120,7 @@ def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | No
     before, after = _PRODUCER(old), _PRODUCER(new)
     bumped = (old.producer_id, old.producer_epoch + 1)
     if new.state is EMPTY:
-        rotated = new.producer_id != old.producer_id and new.producer_epoch == 0
+        rotated = new.producer_id != old.producer_id and new.producer_epoch in (0, 1)
         if not rotated and after not in (before, bumped):
             return f"producer {after} does not follow {before}"
         if new.producer_epoch > LAST_CLIENT_EPOCH:

@@ -36,8 +36,8 @@ _BEFORE_EPOCHS: Final = {
 }
 
 
-def _answer(
-    request: OffsetCommitRequest,
+def answered(
+    request: Any,
     of_all: EosdbError | None,
     errors: Mapping[TopicPartition, ApiError | None],
 ) -> Fields:
@@ -54,28 +54,28 @@ def _answer(
 
 @serves(
     OffsetCommitRequest, 2, 10, coordinator_code_of, codes={range(9): _BEFORE_EPOCHS},
-    failed=lambda request, error, _: _answer(request, error, {}),
+    failed=lambda request, error, _: answered(request, error, {}),
 )  # fmt: skip
 def offset_commit(session: Session, request: OffsetCommitRequest, version: int) -> Fields:
+    group, offsets = committed(session, request, version >= 10)
+    commit = OffsetCommit(group=group, offsets=offsets, each=True)
+    return answered(request, None, session.broker.ask(commit))
+
+
+def committed(
+    session: Session, request: Any, by_id: bool
+) -> tuple[ConsumerGroupMetadata, dict[TopicPartition, OffsetAndMetadata]]:
+    """The committing member and its offsets. With `by_id`, names the request's topics and leaves out those
+    with unknown ids."""
     ids: dict[TopicPartition, UUID] = {}
-    topics = request.topics
-    if version >= 10:
+    topics: Iterable[Any] = request.topics
+    if by_id:
         name_by_id(topics, session.broker.ask(requests.TopicNames()))
         topics = [topic for topic in topics if topic.name is not None]
         ids = {tp: topic.topic_id for topic in topics for tp, _ in partitions_of([topic])}
-    group = ConsumerGroupMetadata(
-        request.group_id,
-        request.generation_id_or_member_epoch,
-        request.member_id,
-        request.group_instance_id,
-        ids,
-    )
-    commit = OffsetCommit(group=group, offsets=offsets_of(topics), each=True)
-    return _answer(request, None, session.broker.ask(commit))
-
-
-def offsets_of(topics: Iterable[Any]) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {
+    epoch = request.generation_id_or_member_epoch
+    member = request.member_id, request.group_instance_id
+    return ConsumerGroupMetadata(request.group_id, epoch, *member, ids), {
         tp: OffsetAndMetadata(
             p.committed_offset, p.committed_metadata or "", p.committed_leader_epoch
         )

@@ -12,7 +12,7 @@ from eosdb.coordinator.groups.consumer_decisions import (
     MemberHeartbeat,
 )
 from eosdb.coordinator.groups.decisions import Group
-from eosdb.errors import ApiError, GroupIdNotFoundError, IllegalGenerationError
+from eosdb.errors import ApiError, GroupIdNotFoundError
 from eosdb.model.protocol import linear_regex
 from eosdb.model.protocol.consumer_protocol import decode_assignment, encode_assignment
 from eosdb.model.protocol.members import Member, Partitions
@@ -193,8 +193,8 @@ class Decided:
                 assert not isinstance(group, ConsumerGroup)
                 decisions.check_commit(
                     group, who, generation, instance,
+                    group_id="g",
                     is_transactional=in_transaction,
-                    unknown_group=(IllegalGenerationError if in_transaction else GroupIdNotFoundError)("g"),
                 )  # fmt: skip
                 self.group = group or Group("g")
             case steps.Fetch() if isinstance(group, ConsumerGroup):

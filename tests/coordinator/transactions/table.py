@@ -352,7 +352,7 @@ STORIES: tuple[Story, ...] = (
             (init((7, 4)), FENCED), (init(), "Empty 7/7"), (init((7, 5)), FENCED),
         ),
     ),
-    Story(  # Kafka 4.1.1 answers UNKNOWN_SERVER_ERROR, again and again.
+    Story(  # Kafka answers the repeat with PRODUCER_FENCED.
         "who was fenced at the last epoch goes on under a new id", exhausted(ONGOING),
         (
             (init(), "PrepareAbort 7/32767"), *2 * ((init((7, 32766)), NEW),),
@@ -361,7 +361,7 @@ STORIES: tuple[Story, ...] = (
     ),
     Story(
         "the fence may use the epoch that no client gets", exhausted(ONGOING),
-        ((init(), "PrepareAbort 7/32767"), (init(), NEW)),
+        ((init(), "PrepareAbort 7/32767"), (init(), f"Empty {FRESH}/1"), (init(), f"Empty {FRESH}/2")),
     ),
     Story(
         "a lost answer with the new id is given again once", exhausted(),
@@ -401,7 +401,7 @@ STORIES: tuple[Story, ...] = (
         )
         for pair in (None, (7, 5))
     ),
-    Story(  # Kafka 4.1.1 hands out 32767 here, an epoch that nothing can fence: the id is stuck for ever.
+    Story(  # Kafka 4.4.0 answers the abort with a new id.
         "an abort that a fence at the last epoch forestalled is given no epoch", exhausted(ONGOING),
         (
             (time_out(), "PrepareAbort 7/32767"),
