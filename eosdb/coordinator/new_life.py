@@ -51,7 +51,6 @@ def begin(unit: Unit, leadership: Leadership, now_ms: int) -> int:
     ids. Returns the life's number."""
     life, ended = number(lives.current(unit), now_ms), counter(unit, NEXT_PRODUCER_ID)
     first = max(ended, life << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS))
-    assert ended <= first, (ended, first)
     unit.record(LifeBegan(now_ms, life, secrets.token_hex(8), ended, first))
     (above,) = unit.execute(_COORDINATOR_EPOCH).fetchone()
     leadership.elect_and_complete(unit, above)

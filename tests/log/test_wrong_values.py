@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.events.kinds import BatchAppended
-from eosdb.log import append, attempts, once, producer_state, retention, scheduled, topics
+from eosdb.log import (
+    append,
+    attempts,
+    batch,
+    once,
+    partition_rows,
+    producer_rows,
+    producer_state,
+    retention,
+    scheduled,
+    topics,
+)
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import Duplicate, LookBehind, StoredRange
 from eosdb.log.reading import block, by_time, row_check
 from eosdb.log.reading.block import ReadLimits
-from eosdb.model.fetched import Want
+from eosdb.model.config import BrokerConfig
+from eosdb.model.fetched import StoredRows, Want
+from eosdb.model.topic_config import TopicConfig
 from eosdb.model.values import ProducerIdAndEpoch
 
 NO_UNIT: Any = None
@@ -39,6 +54,51 @@ def marker(producer_id: int, coordinator_epoch: int) -> None:
 
 def read(limits: ReadLimits) -> None:
     block.read(NO_UNIT, PARTITION, 0, 1, committed=True, want=Want.SHOWN, limits=limits)
+
+
+def stored_without_a_fold(after: Partition = PARTITION) -> None:
+    unit: Any = SimpleNamespace(record=lambda _: 1)
+    settings = TopicConfig.resolve(BrokerConfig(), {})
+    with patch.object(partition_rows, "by_id", lambda *_: after):
+        append.store(unit, PARTITION, BATCH, settings, 1, base_serial=0)
+
+
+def marked_without_a_fold() -> None:
+    unit: Any = SimpleNamespace(record=lambda _: 1)
+    with (
+        patch.object(partition_rows, "by_id", lambda *_: PARTITION),
+        patch.object(producer_rows, "load", lambda *_: None),
+    ):
+        append.append_marker(
+            unit,
+            PARTITION,
+            ProducerIdAndEpoch(1, 0),
+            0,
+            committed=True,
+            transactional_id=None,
+            now_ms=1,
+        )
+
+
+def measured(size: int) -> None:
+    with patch.object(batch, "_measured_in_c", lambda *_: (size, False, 0, True, [1])):
+        prepare(RecordBatch([Record(b"", b"v", timestamp=1)], 1, 0, 0), 1)
+
+
+def headers_of_others() -> None:
+    with patch.object(batch, "_headers", lambda _: ([None, None], 0, 0)):
+        prepare(RecordBatch([Record(b"", b"v", (("h", b""),), 1)], 1, 0, 0), 1)
+
+
+def read_in_place() -> None:
+    with (
+        patch.object(block, "read_whole", lambda *_: None),
+        patch.object(block, "_by_row", lambda *_, **__: (StoredRows(), 0)),
+    ):
+        block.read(
+            NO_UNIT, PARTITION, 0, 9, committed=True, want=Want.SHOWN, limits=ReadLimits(1, 1),
+            check_crcs=True,
+        )  # fmt: skip
 
 
 CASES: dict[str, Callable[[], object]] = {
@@ -79,6 +139,14 @@ CASES: dict[str, Callable[[], object]] = {
     "parts of no records": lambda: block.part_of(PARTITION, 0),
     "a read of no records": lambda: read(ReadLimits(0, 0)),
     "a read of negative bytes": lambda: read(ReadLimits(1, -1)),
+    "a batch that moves no end": stored_without_a_fold,
+    "a batch that moves the last stable offset back": lambda: stored_without_a_fold(
+        PARTITION._replace(log_end_offset=10, last_stable_offset=8)
+    ),
+    "a marker that moves no end": marked_without_a_fold,
+    "a batch of negative size": lambda: measured(-1),
+    "headers of other records": headers_of_others,
+    "a read that stays where it is": read_in_place,
     "a time before 1970": lambda: by_time.list_offset(NO_UNIT, PARTITION, -4, read_committed=True),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest.mock import patch
 
 import pytest
 
@@ -17,6 +18,13 @@ from eosdb.model.records.record_columns import RecordColumns, piece_length
 ONE = PartitionColumns("t", 0, [0], [0], [0], [None], [None], [])
 SHARING = _Sharing([Subscriber("a", ["t"])], {"t": 1})
 AUDIENCE = frozenset({"a"})
+
+
+def kept_back() -> None:
+    with patch.object(_Sharing, "_give", lambda *_: None):
+        _Sharing([Subscriber("a", ["t"])], {"t": 1}).give_out()
+
+
 CASES: dict[str, Callable[[], object]] = {
     "an unfinished record at the end": lambda: finished.text(3, [3]),
     "unfinished records out of order": lambda: finished.text(9, [2, 1]),
@@ -26,6 +34,7 @@ CASES: dict[str, Callable[[], object]] = {
     "headers of a record that is none": lambda: RecordColumns([], [], []).lay_headers([()], 1),
     "a topic without partitions": lambda: partitions_of(consistent_random, [b"k"], 0),
     "a counter that falls": lambda: Metrics(ManualClock()).count("n", -1),
+    "a partition that nobody gets": kept_back,
     "a partition for a stranger": lambda: SHARING._give("b", ("t", 0)),
     "a move of no partition": lambda: SHARING._pass_on("a", AUDIENCE, "a", 0),
 }

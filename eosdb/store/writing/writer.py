@@ -108,7 +108,6 @@ class Writer:
         try:
             unit = self.begin(sync=sync, careful=careful)
             outcomes += [self._run_request(unit, request, len(batch) == 1) for request in batch]
-            assert len(outcomes) == len(batch), outcomes
             is_committing = True
             is_undone = len(batch) == 1 and outcomes[0][1] is not None
             self.commit(len(batch), is_undone=is_undone)
