@@ -30,13 +30,14 @@ def blocks_of(page: str) -> list[str]:
 
 
 def test_the_tests_that_the_pages_show_pass(tmp_path: Path) -> None:
-    """All in one run: the examples of the page, each of its two fixtures, and the README's first block."""
+    """All in one run: the examples of the page, each of its two fixtures, and the README's test."""
     blocks = blocks_of("docs/testing.md")
     examples = "\n".join([IMPORTS, *(block for block in blocks if OF_A_CONTAINER not in block)])
     assert "schedules=100" in examples
     examples = examples.replace("schedules=100", "schedules=10")  # tests/testing runs many.
     fixtures = [f"{IMPORTS}\n{block}{TEST_OF_IT}" for block in blocks if OF_A_CONTAINER in block]
-    for number, program in enumerate([examples, *fixtures, blocks_of("README.md")[0]]):
+    (of_readme,) = (block for block in blocks_of("README.md") if "def test_" in block)
+    for number, program in enumerate([examples, *fixtures, of_readme]):
         (tmp_path / f"test_examples_{number}.py").write_text(program)
     done = ended(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
