@@ -99,6 +99,7 @@ docs: $(SETUP)
 	$(PYTHON) -m scripts.make_notices
 	$(PYTHON) -m scripts.make_datasette
 	$(PYTHON) -m scripts.make_pictures
+	$(PYTHON) -m scripts.make_trial
 	$(PYTHON) -m pytest tests/docs
 
 # Builds and tries what is published (docs/internals/releasing.md); publishes nothing.

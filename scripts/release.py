@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import venv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -103,23 +103,22 @@ def check_choice(native: Path, pure: Path, folder: Path) -> None:
             raise SystemExit(f"pip takes {taken.name} on {system or 'this machine'}")
 
 
-def environment_of(wheel: Path, folder: Path, extras: Sequence[str] = ()) -> dict[str, object]:
+def environment_of(wheel: Path, folder: Path) -> dict[str, object]:
     """How `run` starts a program of a new environment that has the wheel."""
     venv.create(folder / "venv", with_pip=True)
     programs = folder / "venv/bin"
     quiet = ("install", "--quiet", "--disable-pip-version-check")
-    wanted = f"{wheel}[{','.join(extras)}]" if extras else wheel
-    run(programs / "python", "-m", "pip", *quiet, wanted)
+    run(programs / "python", "-m", "pip", *quiet, wheel)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "EOSDB"))}
     environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
     return {"cwd": folder, "env": environment}
 
 
 def take_the_tour(wheel: Path, folder: Path) -> None:
-    """The README's first five minutes, twice, in an environment of the wheel and the extras named there;
-    and files of earlier versions."""
+    """The README's first five minutes, twice, in an environment of the wheel; and
+    files of earlier versions."""
     tour = pages.section((ROOT / "README.md").read_text(encoding="utf-8"), TOUR)
-    there = environment_of(wheel, folder, sorted(set(re.findall(r"install '\.\[(\w+)\]'", tour))))
+    there = environment_of(wheel, folder)
     (folder / "tour.py").write_text(pages.python_of(tour), encoding="utf-8")
     run("eosdb", "--version", **there)
     run("python", "-m", "eosdb", "--version", **there)
