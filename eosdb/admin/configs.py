@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from eosdb.coordinator.groups import configs as group_configs
+from eosdb.coordinator.groups.configs import GROUP_SETTINGS
 from eosdb.model.config import BrokerConfig, setting_text
-from eosdb.model.topic_config import TOPIC_SETTINGS, SettingKind
+from eosdb.model.topic_config import TOPIC_SETTINGS, Setting, SettingKind
 
 
 class ConfigSource(Enum):
@@ -58,28 +58,12 @@ _FIXED: Final = {
 
 def of_topic(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """Return every setting that a topic can have, by name."""
-    entries = []
-    for name, setting in TOPIC_SETTINGS.items():
-        candidates = list[ConfigValue]()
-        if name in overrides:
-            candidates.append(ConfigValue(name, overrides[name], ConfigSource.TOPIC))
-        if setting.broker_field:
-            candidates += _of_broker(broker, setting.broker_field)
-        else:
-            candidates.append(ConfigValue(name, setting.default, ConfigSource.DEFAULT))
-        entries.append(_entry(name, setting.kind, candidates, has_effect=bool(setting.field)))
-    return entries
+    return _all(TOPIC_SETTINGS, ConfigSource.TOPIC, broker, overrides)
 
 
 def of_group(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """Return every setting that a group can have, by name."""
-    entries = []
-    for name, field in group_configs.SETTINGS.items():
-        candidates = list(_of_broker(broker, field))
-        if name in overrides:
-            candidates.insert(0, ConfigValue(name, overrides[name], ConfigSource.GROUP))
-        entries.append(_entry(name, SettingKind.INT, candidates, has_effect=True))
-    return entries
+    return _all(GROUP_SETTINGS, ConfigSource.GROUP, broker, overrides)
 
 
 def of_broker(broker: BrokerConfig) -> list[ConfigEntry]:
@@ -93,6 +77,25 @@ def of_broker(broker: BrokerConfig) -> list[ConfigEntry]:
         kind = _kind(getattr(_DEFAULTS, field.name))
         entries.append(_entry(candidates[0].name, kind, candidates, has_effect=True))
     return sorted(entries, key=lambda entry: entry.name)
+
+
+def _all(
+    settings: Mapping[str, Setting],
+    own: ConfigSource,
+    broker: BrokerConfig,
+    overrides: Mapping[str, str],
+) -> list[ConfigEntry]:
+    entries = []
+    for name, setting in settings.items():
+        candidates = list[ConfigValue]()
+        if name in overrides:
+            candidates.append(ConfigValue(name, overrides[name], own))
+        if setting.broker_field:
+            candidates += _of_broker(broker, setting.broker_field)
+        else:
+            candidates.append(ConfigValue(name, setting.default, ConfigSource.DEFAULT))
+        entries.append(_entry(name, setting.kind, candidates, has_effect=bool(setting.field)))
+    return entries
 
 
 def _of_broker(broker: BrokerConfig, field: str) -> Iterator[ConfigValue]:

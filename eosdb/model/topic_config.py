@@ -1,6 +1,6 @@
 """Kafka's topic settings: some have an effect in eosdb, the others are only stored.
 
-`TOPIC_SETTINGS` lists them all (Kafka 4.1, and two of eosdb's own for a topic that moves to a cluster).
+`TOPIC_SETTINGS` lists them all (Kafka 4.4, and two of eosdb's own for a topic that moves to a cluster).
 eosdb accepts every value that Kafka accepts. `TopicConfig` is the effective configuration, from the topic's
 settings and the broker's (decisions/0032).
 """
@@ -43,8 +43,8 @@ class SettingKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicSetting:
-    """The type, default and check of a topic setting."""
+class Setting:
+    """The type, default and check of a setting of topics or groups."""
 
     kind: SettingKind
     default: str
@@ -52,12 +52,14 @@ class TopicSetting:
     parse: Callable[[str, object], object]
     """Raises InvalidConfigError for values that Kafka rejects."""
     field: str = ""
-    """The field of TopicConfig; empty if the setting has no effect."""
+    """The field of the effective configuration; empty if the setting has no effect."""
     broker_field: str = ""
-    """The field of BrokerConfig that applies if the topic has no value."""
+    """The field of BrokerConfig that applies without a value."""
 
 
-def _whole(low: int, high: int = INT64_MAX) -> Callable[[str, object], int]:
+def whole(low: int, high: int = INT64_MAX) -> Callable[[str, object], int]:
+    """Return the check of a setting that is a whole number."""
+
     def parse(name: str, value: object) -> int:
         try:
             number = int(str(value))
@@ -72,7 +74,7 @@ def _whole(low: int, high: int = INT64_MAX) -> Callable[[str, object], int]:
     return parse
 
 
-def _text(expected: str, pattern: str) -> Callable[[str, object], str]:
+def text(expected: str, pattern: str) -> Callable[[str, object], str]:
     """Return the check of a setting whose text must match a pattern."""
 
     def parse(name: str, value: object) -> str:
@@ -102,73 +104,77 @@ def _place(name: str, value: object) -> str:
     return text
 
 
-def _int(default: int, low: int, high: int = INT32_MAX) -> TopicSetting:
-    return TopicSetting(SettingKind.INT, str(default), _whole(low, high))
+def integer(default: int, low: int, high: int = INT32_MAX) -> Setting:
+    return Setting(SettingKind.INT, str(default), whole(low, high))
 
 
-def _long(default: int, low: int, field: str = "", broker_field: str = "") -> TopicSetting:
-    return TopicSetting(SettingKind.LONG, str(default), _whole(low), field, broker_field)
+def _long(default: int, low: int, field: str = "", broker_field: str = "") -> Setting:
+    return Setting(SettingKind.LONG, str(default), whole(low), field, broker_field)
 
 
-def _flag() -> TopicSetting:
-    parse = _text("true or false", r"(?i)\s*(true|false)\s*")
-    return TopicSetting(SettingKind.BOOLEAN, "false", parse)
+def flag(default: str = "false") -> Setting:
+    parse = text("true or false", r"(?i)\s*(true|false)\s*")
+    return Setting(SettingKind.BOOLEAN, default, parse)
 
 
-def _replicas() -> TopicSetting:
-    parse = _text(
+def _replicas() -> Setting:
+    parse = text(
         "* or PARTITION:BROKER pairs with commas between them", r"\*|(\d+:\d+(,\d+:\d+)*)?"
     )
-    return TopicSetting(SettingKind.LIST, "", parse)
+    return Setting(SettingKind.LIST, "", parse)
 
 
 _WITHOUT_EFFECT: Final = {
-    "compression.gzip.level": TopicSetting(
-        SettingKind.INT, "-1", _text("-1 or 1 to 9", r"\s*(-1|\+?0*[1-9])\s*")
+    "compression.gzip.level": Setting(
+        SettingKind.INT, "-1", text("-1 or 1 to 9", r"\s*(-1|\+?0*[1-9])\s*")
     ),
-    "compression.lz4.level": _int(9, 1, 17),
-    "compression.type": TopicSetting(
-        SettingKind.STRING, "producer", _text(f"one of {', '.join(_CODECS)}", "|".join(_CODECS))
+    "compression.lz4.level": integer(9, 1, 17),
+    "compression.type": Setting(
+        SettingKind.STRING, "producer", text(f"one of {', '.join(_CODECS)}", "|".join(_CODECS))
     ),
-    "compression.zstd.level": _int(3, -131_072, 22),
+    "compression.zstd.level": integer(3, -131_072, 22),
+    "errors.deadletterqueue.group.enable": flag(),
     "file.delete.delay.ms": _long(60_000, 0),
     "flush.messages": _long(INT64_MAX, 1),
     "flush.ms": _long(INT64_MAX, 0),
     "follower.replication.throttled.replicas": _replicas(),
-    "index.interval.bytes": _int(4096, 0),
+    "index.interval.bytes": integer(4096, 0),
     "leader.replication.throttled.replicas": _replicas(),
     "local.retention.bytes": _long(-2, -2),
     "local.retention.ms": _long(-2, -2),
     "max.compaction.lag.ms": _long(INT64_MAX, 1),
+    "max.decompressed.message.bytes": integer(INT32_MAX - 8, 1, INT32_MAX - 8),
     "message.timestamp.after.max.ms": _long(3_600_000, 0),
     "message.timestamp.before.max.ms": _long(INT64_MAX, 0),
-    "min.cleanable.dirty.ratio": TopicSetting(SettingKind.DOUBLE, "0.5", _ratio),
-    "min.insync.replicas": _int(1, 1),
-    "preallocate": _flag(),
-    "remote.log.copy.disable": _flag(),
-    "remote.log.delete.on.disable": _flag(),
-    "remote.storage.enable": _flag(),
-    "segment.bytes": _int(1_073_741_824, 1_048_576),
-    "segment.index.bytes": _int(10_485_760, 4),
+    "min.cleanable.dirty.ratio": Setting(SettingKind.DOUBLE, "0.5", _ratio),
+    "min.insync.replicas": integer(1, 1),
+    "preallocate": flag(),
+    "remote.copy.lag.bytes": _long(-1, -1),
+    "remote.copy.lag.ms": _long(0, -1),
+    "remote.log.copy.disable": flag(),
+    "remote.log.delete.on.disable": flag(),
+    "remote.storage.enable": flag(),
+    "segment.bytes": integer(1_073_741_824, 1_048_576),
+    "segment.index.bytes": integer(10_485_760, 4),
     "segment.jitter.ms": _long(0, 0),
     "segment.ms": _long(604_800_000, 1),
-    "unclean.leader.election.enable": _flag(),
+    "unclean.leader.election.enable": flag(),
 }
 """Kafka's settings without an effect here. They are checked, stored and shown (decisions/0032), so that
 clients which send them can create topics. docs/reference/database.md has the same table."""
 _IN_EFFECT: Final = {
-    "cleanup.policy": TopicSetting(
+    "cleanup.policy": Setting(
         SettingKind.LIST, "delete", cleanup_policy, "policies", "log_cleanup_policy"
     ),
     "delete.retention.ms": _long(
         86_400_000, 0, "delete_retention_ms", "log_cleaner_delete_retention_ms"
     ),
-    MOVED_TO: TopicSetting(SettingKind.STRING, "", _place, "moved_to"),
-    MOVING_TO: TopicSetting(SettingKind.STRING, "", _place, "moving_to"),
-    "max.message.bytes": TopicSetting(
-        SettingKind.INT, "1048588", _whole(0, INT32_MAX), "max_message_bytes", "max_message_bytes"
+    MOVED_TO: Setting(SettingKind.STRING, "", _place, "moved_to"),
+    MOVING_TO: Setting(SettingKind.STRING, "", _place, "moving_to"),
+    "max.message.bytes": Setting(
+        SettingKind.INT, "1048588", whole(0, INT32_MAX), "max_message_bytes", "max_message_bytes"
     ),
-    "message.timestamp.type": TopicSetting(
+    "message.timestamp.type": Setting(
         SettingKind.STRING,
         "CreateTime",
         timestamp_type,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import eosdb
+from eosdb.coordinator.groups.configs import GROUP_SETTINGS
 from eosdb.model.topic_config import TOPIC_SETTINGS, without_effect
 from tests.tidy.tree import ROOT
 
@@ -42,7 +43,9 @@ def test_help_begins_with_the_settings_that_programs_need(call: Callable[..., ob
     assert keywords[:5] == FIRST[call]
 
 
-def test_the_page_has_every_topic_setting_without_effect() -> None:
-    table = PAGE.partition("### Topic settings without effect")[2].partition("\n## ")[0]
-    listed = re.findall(r"`([a-z0-9.]+)`", table)
-    assert sorted(listed) == without_effect(TOPIC_SETTINGS)
+def test_the_page_has_every_setting_without_effect() -> None:
+    section = PAGE.partition("### Settings of topics and groups without effect")[2]
+    topics, _, groups = section.partition("\n## ")[0].partition("Of a group")
+    assert sorted(re.findall(r"`([a-z0-9.]+)`", topics)) == without_effect(TOPIC_SETTINGS)
+    kept = [name for name, setting in GROUP_SETTINGS.items() if not setting.field]
+    assert sorted(re.findall(r"`([a-z0-9.]+)`", groups)) == kept

@@ -43,6 +43,10 @@ def test_the_defaults_are_legal_and_those_of_the_broker() -> None:
         ("preallocate", "TRUE", "yes"),
         ("leader.replication.throttled.replicas", "0:1,1:1", "0-1"),
         ("follower.replication.throttled.replicas", "*", "1"),
+        ("max.decompressed.message.bytes", "1", "2147483640"),
+        ("remote.copy.lag.bytes", "-1", "-2"),
+        ("remote.copy.lag.ms", " 5 ", "5.0"),
+        ("errors.deadletterqueue.group.enable", "true", "1"),
     ],
 )
 def test_a_setting_that_is_only_kept_is_checked_as_in_kafka(

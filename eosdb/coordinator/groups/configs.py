@@ -1,4 +1,9 @@
-"""The settings of groups (Kafka: resources of type GROUP): session and heartbeats of consumer groups."""
+"""The settings of groups (Kafka: resources of type GROUP): two have an effect, the others are only stored.
+
+`GROUP_SETTINGS` lists all of Kafka 4.4, with the ranges of a broker without settings of its own. Share and
+streams groups are not served (decisions/0070); their settings are kept as those of topics
+(decisions/0032).
+"""
 
 from __future__ import annotations
 
@@ -10,18 +15,63 @@ from typing import Final
 
 from eosdb.errors import InvalidConfigError
 from eosdb.events.kinds import GroupConfigAltered
-from eosdb.model.config import BrokerConfig
+from eosdb.model.config import BrokerConfig, unknown_text
 from eosdb.model.damage import parsed, reads
+from eosdb.model.topic_config import Setting, SettingKind, flag, integer, text, whole
 from eosdb.store.writing.table import TableOf
 from eosdb.store.writing.unit import Folding, Unit
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
-SETTINGS: Final = {
-    SESSION_TIMEOUT: "group_consumer_session_timeout_ms",
-    HEARTBEAT_INTERVAL: "group_consumer_heartbeat_interval_ms",
+_DURATION: Final = r"(?i:P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?)"
+_RESET: Final = rf"\s*(earliest|latest|by_duration:{_DURATION})\s*"
+_BY_PROTOCOL: Final = {
+    "assignment.interval.ms": integer(1_000, 0, 15_000),
+    "assignor.offload.enable": flag("true"),
 }
-"""The settings of a group, and the broker setting that applies to a group without its own."""
+
+
+def _string(default: str, expected: str, pattern: str) -> Setting:
+    return Setting(SettingKind.STRING, default, text(expected, pattern))
+
+
+def _tags(name: str, value: object) -> str:
+    tags = [tag.strip() for tag in str(value).split(",")]
+    if tags != [""] and ("" in tags or len(set(tags)) < len(tags)):
+        raise InvalidConfigError(f"{name}: got {value!r}, expected different tags between commas")
+    return str(value)
+
+
+_WITHOUT_EFFECT: Final = {
+    **{f"{kind}.{name}": setting for kind in ("consumer", "share", "streams")
+       for name, setting in _BY_PROTOCOL.items()},
+    **{f"{kind}.heartbeat.interval.ms": integer(5_000, 5_000, 15_000) for kind in ("share", "streams")},
+    **{f"{kind}.session.timeout.ms": integer(45_000, 45_000, 60_000) for kind in ("share", "streams")},
+    "errors.deadletterqueue.copy.record.enable": flag(),
+    "errors.deadletterqueue.topic.name": _string("", "a topic without __ at its head", r"(?s)(?!__).*"),
+    "share.auto.offset.reset": _string("latest", "earliest, latest or by_duration:PnDTnHnMn.nS", _RESET),
+    "share.delivery.count.limit": integer(5, 2, 10),
+    "share.isolation.level": _string(
+        "read_uncommitted", "read_committed or read_uncommitted", "read_(un)?committed"
+    ),
+    "share.partition.max.record.locks": integer(2_000, 100, 4_000),
+    "share.record.lock.duration.ms": integer(30_000, 15_000, 60_000),
+    "share.renew.acknowledge.enable": flag("true"),
+    "streams.assignor.name": _string("sticky", "sticky", "sticky"),
+    "streams.initial.rebalance.delay.ms": integer(3_000, 0),
+    "streams.num.standby.replicas": integer(0, 0, 2),
+    "streams.rack.aware.assignment.tags": Setting(SettingKind.LIST, "", _tags),
+    "streams.task.offset.interval.ms": integer(60_000, 15_000),
+}  # fmt: skip
+"""They are checked, stored and shown. docs/reference/database.md has the same table."""
+_IN_EFFECT: Final = {
+    name: Setting(SettingKind.INT, default, whole(1), field, f"group_consumer_{field}")
+    for name, default, field in (
+        (SESSION_TIMEOUT, "45000", "session_timeout_ms"),
+        (HEARTBEAT_INTERVAL, "5000", "heartbeat_interval_ms"),
+    )
+}
+GROUP_SETTINGS: Final = dict(sorted({**_IN_EFFECT, **_WITHOUT_EFFECT}.items()))
 _BOUNDS: Final = {
     SESSION_TIMEOUT: (
         "group_consumer_min_session_timeout_ms", "group_consumer_max_session_timeout_ms"
@@ -51,12 +101,7 @@ def effective(
     source: Unit | sqlite3.Connection, group_id: str, broker: BrokerConfig
 ) -> tuple[int, int]:
     """The session timeout and the heartbeat interval of the group's members."""
-    given = own(source, group_id)
-    session, heartbeat = (
-        int(given[name]) if name in given else int(getattr(broker, field))
-        for name, field in SETTINGS.items()
-    )
-    return session, heartbeat
+    return _effective(own(source, group_id), broker)
 
 
 def checked(
@@ -69,24 +114,19 @@ def checked(
     """The event that changes the settings; None if nothing changes. A value of None resets a setting to
     the broker's. Raises InvalidConfigError."""
     after = dict(before)
+    given = {name: value for name, value in changes.items() if value is not None}
+    # As in Kafka, an unknown setting may be removed.
+    if unknown := given.keys() - GROUP_SETTINGS.keys():
+        raise InvalidConfigError(unknown_text("group", unknown, GROUP_SETTINGS))
     for name, value in changes.items():
-        if (
-            name not in SETTINGS and value is not None
-        ):  # As in Kafka, an unknown setting may be removed.
-            raise InvalidConfigError(
-                f"group setting {name!r} is not known; expected {' or '.join(SETTINGS)}"
-            )
         if value is None:
             after.pop(name, None)
         else:
-            after[name] = str(_checked(name, value, broker))
-    values = {
-        name: int(after.get(name, getattr(broker, field))) for name, field in SETTINGS.items()
-    }
-    if values[SESSION_TIMEOUT] <= values[HEARTBEAT_INTERVAL]:
+            after[name] = _checked(name, value, broker)
+    session, heartbeat = _effective(after, broker)
+    if session <= heartbeat:
         raise InvalidConfigError(
-            f"{SESSION_TIMEOUT} ({values[SESSION_TIMEOUT]}) must be more than {HEARTBEAT_INTERVAL} "
-            f"({values[HEARTBEAT_INTERVAL]})"
+            f"{SESSION_TIMEOUT} ({session}) must be more than {HEARTBEAT_INTERVAL} ({heartbeat})"
         )
     if after == before:
         return None
@@ -101,7 +141,18 @@ def altered(unit: Folding, event: GroupConfigAltered, position: int) -> None:
         unit.execute(_CONFIGS.delete, (event.group_id,))
 
 
-def _checked(name: str, value: object, broker: BrokerConfig) -> int:
+def _effective(given: Mapping[str, str], broker: BrokerConfig) -> tuple[int, int]:
+    session, heartbeat = (
+        int(given.get(name, getattr(broker, GROUP_SETTINGS[name].broker_field)))
+        for name in (SESSION_TIMEOUT, HEARTBEAT_INTERVAL)
+    )
+    return session, heartbeat
+
+
+def _checked(name: str, value: object, broker: BrokerConfig) -> str:
+    if name not in _BOUNDS:
+        GROUP_SETTINGS[name].parse(name, value)
+        return str(value)
     low, high = (int(getattr(broker, field)) for field in _BOUNDS[name])
     is_number = isinstance(value, str | int) and re.fullmatch("[0-9]{1,10}", str(value))
     number = int(str(value)) if is_number else low - 1
@@ -110,4 +161,4 @@ def _checked(name: str, value: object, broker: BrokerConfig) -> int:
             f"{name}: got {value!r:.80}, expected a whole number from {low} to {high} "
             f"({_BOUNDS[name][0]}, {_BOUNDS[name][1]})"
         )
-    return number
+    return str(number)
