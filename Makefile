@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 PEERS := .venv/.peers
 
-.PHONY: demo test durations test-portable test-fast chaos fuzz gauntlet judges relay move lakehouse lint bench docs simulate release matrix site copies later years clean
+.PHONY: demo test durations test-portable test-fast chaos fuzz gauntlet judges relay move lakehouse lint bench docs simulate explore release matrix site copies later years clean
 
 demo: $(SETUP)
 	@$(PYTHON) demo/flights.py
@@ -94,6 +94,12 @@ bench: $(PEERS)
 simulate: $(SETUP)
 	$(PYTHON) -m pytest tests/simulation --seeds 4
 	$(PYTHON) -m tests.simulation --seeds 1000 --steps 2000 --jobs 2
+
+# Every state of small systems on the real broker (docs/proof.md); a violation is printed as a program of its own.
+# EXPLORE="'one producer' --seconds 60" explores one scope, for at most a minute.
+EXPLORE ?=
+explore: $(SETUP)
+	$(PYTHON) -m tests.explore $(EXPLORE)
 
 docs: $(SETUP)
 	$(PYTHON) -m scripts.make_notices

@@ -1,0 +1,357 @@
+"""A group: members of both protocols that join, revoke, die, leave, return and change over.
+
+No two clients may own a partition while the commits of both are accepted. A client owns a partition until
+its callback of the revocation has ended, also if it has died (its last commit may be on the way) or has
+lost its session without knowing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final, NamedTuple
+
+from eosdb import TopicPartition, errors
+from eosdb.client.consumer.assignors import ASSIGNORS, MemberSubscription
+from eosdb.model import requests
+from eosdb.model.protocol.consumer_protocol import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+from eosdb.model.values import ConsumerGroupMetadata, OffsetAndMetadata
+from tests.explore.core import Move, World
+from tests.simulation.model import require
+
+_SESSION_MS: Final = 1_800_000
+_REBALANCE_MS: Final = 60_000
+_TIME: Final = re.compile(r"\b1[67]\d{11}\b")
+_PROTOCOLS: Final = {"e": "range", "c": "cooperative-sticky"}
+_TABLES: Final = (
+    "SELECT state, protocol_name, generation_id, leader, members, deadline >= 0, group_type, "
+    "assignment_epoch FROM groups",
+    "SELECT 'session', member_id FROM group_sessions",
+)
+_LOST: Final = (
+    errors.UnknownMemberIdError,
+    errors.FencedInstanceIdError,
+    errors.FencedMemberEpochError,
+    errors.GroupIdNotFoundError,
+    errors.IllegalGenerationError,
+)
+_WAIT: Final = (errors.UnreleasedInstanceIdError, errors.InconsistentGroupProtocolError)
+Numbers = frozenset[int]
+NONE: Final[Numbers] = frozenset()
+
+
+class Client(NamedTuple):
+    """A consumer: its step, and what it believes."""
+
+    name: str
+    life: int = 0
+    step: str = "join"
+    member_id: str = ""
+    epoch: int = -1
+    owned: Numbers = NONE
+    told: Numbers = NONE
+    """What it shall own, as the coordinator has told it last."""
+    others: Any = None
+    """The members that a leader assigns partitions to."""
+    commits: int = -1
+    """The generation or epoch of its commits, which a classic client has when it has synced."""
+
+
+class State(NamedTuple):
+    clients: tuple[Client, ...]
+    late: frozenset[tuple[str, str | None, int, Numbers]] = frozenset()
+    """Commits on the way: member id, instance id, epoch, partitions."""
+    losses: int = 0
+    expiries: int = 0
+    overdues: int = 0
+    leaves: int = 0
+    deaths: int = 0
+    lates: int = 0
+
+
+class Groups(World):
+    config: ClassVar[dict[str, Any]] = {
+        "group_max_session_timeout_ms": _SESSION_MS,
+        "group_consumer_max_session_timeout_ms": _SESSION_MS,
+        "group_consumer_session_timeout_ms": _SESSION_MS,
+    }
+    members: tuple[str, ...] = ("c", "c")
+    """For each consumer the protocols of its lives: e(ager), c(ooperative), n(ew); capital if static."""
+    partitions = 2
+    losses = expiries = overdues = leaves = deaths = lates = 0
+
+    def prepare(self) -> None:
+        box = self.box
+        box.db.admin.create_topic("t", self.partitions)
+        self._topic_id = box.db.broker.topic("t").topic_id
+        self._producer = box.db.broker.init_producer_id("x")
+        if len(self.members) == 2 and len({*self.members}) == 1 and self.members[0].islower():
+            self.symmetries = ({}, {"a": "b", "b": "a"})
+
+    def start(self) -> State:
+        clients = tuple(Client("~" + name) for name in "abcd"[: len(self.members)])
+        limits = ("losses", "expiries", "overdues", "leaves", "deaths", "lates")
+        return State(clients, **{name: getattr(self, name) for name in limits})
+
+    # -- a client ------------------------------------------------------------------------------------
+
+    def _kinds(self, c: Client) -> str:
+        return self.members["abcd".index(c.name[1])]
+
+    def _is(self, c: Client, kind: str) -> bool:
+        return self._kinds(c)[c.life].lower() == kind
+
+    def _instance(self, c: Client) -> str | None:
+        return f"i{c.name}" if self._kinds(c)[c.life].isupper() else None
+
+    def _ask(self, c: Client) -> tuple[Any, Client]:
+        """The next request's answer, and the client after it."""
+        if self._is(c, "n"):
+            return self._beat(c)
+        return getattr(self, f"_{c.step}")(c)  # type: ignore[no-any-return]
+
+    def _beat(self, c: Client) -> tuple[Any, Client]:
+        joins = c.step == "join"
+        if joins and not c.member_id:
+            (position,) = self.box.rows("SELECT max(position) FROM eosdb_journal")[0]
+            c = c._replace(member_id=f"m-{position:06}{c.name}")
+        answer = self.box.ask(
+            requests.ConsumerGroupHeartbeat(
+                "g", member_id=c.member_id, member_epoch=0 if joins else c.epoch,
+                group_instance_id=self._instance(c), rebalance_timeout_ms=_REBALANCE_MS,
+                subscribed_topic_names=["t"],
+                topic_partitions={self._topic_id: sorted(c.owned)} if c.owned else {},
+            )
+        )  # fmt: skip
+        if isinstance(answer, errors.EosdbError):
+            return answer, self._refused(c, answer)
+        told = c.told
+        if answer.assignment is not None:
+            told = frozenset(p for topic in answer.assignment for p in topic.partitions)
+        return answer, c._replace(
+            step="stable",
+            epoch=answer.member_epoch,
+            commits=answer.member_epoch,
+            told=told,
+            owned=c.owned | told,
+        )
+
+    def _join(self, c: Client) -> tuple[Any, Client]:
+        protocol = _PROTOCOLS[self._kinds(c)[c.life].lower()]
+        owned = _tps(c.owned) if self._is(c, "c") else ()
+        data = Subscription(("t",), owned, c.epoch if c.owned else -1).encode()
+        answer = self.box.ask(
+            requests.JoinGroup(
+                "g", member_id=c.member_id, client_id=c.name, group_instance_id=self._instance(c),
+                session_timeout_ms=_SESSION_MS, rebalance_timeout_ms=_REBALANCE_MS,
+                protocols=[(protocol, data)],
+            )
+        )  # fmt: skip
+        if isinstance(answer, errors.EosdbError):
+            return answer, self._refused(c, answer)
+        c = c._replace(member_id=answer.member_id)
+        if not answer.is_complete:
+            return answer, c
+        others = None if answer.skip_assignment else answer.members or None
+        return answer, c._replace(step="sync", epoch=answer.generation_id, others=others)
+
+    def _sync(self, c: Client) -> tuple[Any, Client]:
+        given: dict[str, bytes] = {}
+        if c.others:
+            told = [
+                MemberSubscription(
+                    m.member_id, m.group_instance_id, decode_subscription(m.metadata)
+                )
+                for m in c.others
+            ]
+            assignor = ASSIGNORS[_PROTOCOLS[self._kinds(c)[c.life].lower()]]
+            found = assignor.assign(told, {"t": self.partitions})
+            given = {name: encode_assignment(tps) for name, tps in found.items()}
+        answer = self.box.ask(
+            requests.SyncGroup(
+                "g", c.epoch, c.member_id, group_instance_id=self._instance(c), assignments=given
+            )
+        )
+        if isinstance(answer, errors.RebalanceInProgressError):
+            return answer, self._rejoining(c)
+        if isinstance(answer, errors.EosdbError):
+            return answer, self._refused(c, answer)
+        if not answer.is_complete:
+            return answer, c
+        told_now = frozenset(tp.partition for tp in decode_assignment(answer.assignment))
+        owned = told_now | (c.owned if self._is(c, "c") else NONE)
+        return answer, c._replace(
+            step="stable", commits=c.epoch, owned=owned, told=told_now, others=None
+        )
+
+    def _stable(self, c: Client) -> tuple[Any, Client]:
+        answer = self.box.ask(
+            requests.Heartbeat("g", c.epoch, c.member_id, group_instance_id=self._instance(c))
+        )
+        if isinstance(answer, errors.RebalanceInProgressError):
+            return answer, self._rejoining(c)
+        return answer, c if answer is None else self._refused(c, answer)
+
+    def _rejoining(self, c: Client) -> Client:
+        if self._is(c, "e") and c.owned:
+            return c._replace(told=NONE, step="stable", others=None)  # It revokes all first.
+        return c._replace(step="join", others=None)
+
+    def _refused(self, c: Client, error: errors.EosdbError) -> Client:
+        if isinstance(error, _WAIT):
+            return c
+        require(isinstance(error, _LOST), f"{type(error).__name__}: {error}")
+        if isinstance(error, errors.FencedInstanceIdError):
+            return self._next_life(c)  # Another one has its place: it ends.
+        keeps = isinstance(error, errors.IllegalGenerationError)
+        return Client(c.name, c.life, member_id=c.member_id if keeps else "")
+
+    def _next_life(self, c: Client) -> Client:
+        if c.life + 1 == len(self._kinds(c)):
+            return Client(c.name, c.life, "gone")
+        return Client(c.name, c.life + 1)
+
+    # -- moves ---------------------------------------------------------------------------------------
+
+    def moves(self, s: State) -> Iterable[Move]:
+        for i, c in enumerate(s.clients):
+            if c.step == "gone":
+                continue
+            if c.step == "stable" and c.owned - c.told:
+                yield ("revoked", i)
+                if s.lates:
+                    yield ("revoked late", i)
+            if not self._is_revoking(c):
+                yield ("ask", i)
+                if s.losses:
+                    yield ("lose the answer", i)
+            if s.leaves and c.member_id:
+                yield ("leave", i)
+            if s.deaths and c.member_id:
+                yield ("die", i)
+            if s.expiries and c.member_id:
+                yield ("end the session", c.member_id)
+        known = {c.member_id for c in s.clients}
+        for (ghost,) in self.box.rows("SELECT member_id FROM group_sessions ORDER BY 1"):
+            if ghost not in known:
+                yield ("end the session", ghost)
+        if s.overdues and self._deadline() >= 0:
+            yield ("overdue",)
+
+    def _is_revoking(self, c: Client) -> bool:
+        """Whether a classic client is in its callback; one of the new protocol sends heartbeats."""
+        return c.step == "stable" and bool(c.owned - c.told) and not self._is(c, "n")
+
+    def _deadline(self) -> int:
+        return max(
+            (deadline for (deadline,) in self.box.rows("SELECT deadline FROM groups")), default=-1
+        )
+
+    def make(self, s: State, move: Move) -> State | None:
+        what = move[0]
+        if what == "overdue":
+            self.box.advance(self._deadline() + 1 - self.box.clock.time_ms())
+            return s._replace(overdues=s.overdues - 1)
+        if what == "end the session":
+            if not self.box.rows("SELECT 1 FROM group_sessions WHERE member_id = ?", move[1]):
+                return None
+            self.box.end_session(move[1])
+            is_known = any(c.member_id == move[1] for c in s.clients)
+            return s._replace(expiries=s.expiries - is_known)
+        c = s.clients[move[1]]
+        late = self._instance(c)
+        if what == "ask":
+            return self._with(s, self._ask(c)[1])
+        if what == "lose the answer":
+            _, after = self._ask(c)
+            # A client of the new protocol has chosen its id.
+            c = c._replace(member_id=after.member_id) if self._is(c, "n") and not c.member_id else c
+            return self._with(s, c)._replace(losses=s.losses - 1)
+        if what.startswith("revoked"):
+            gone = c.member_id, late, c.commits, c.owned - c.told
+            after = c._replace(owned=c.owned & c.told)
+            if not self._is(c, "n"):
+                after = after._replace(step="join", others=None)
+            if what == "revoked":
+                return self._with(s, after)
+            return self._with(s, after)._replace(lates=s.lates - 1, late=s.late | {gone})
+        if what == "die":
+            gone = c.member_id, late, c.commits, c.owned
+            s = self._with(s, self._next_life(c))._replace(deaths=s.deaths - 1)
+            return s._replace(late=s.late | {gone}) if c.owned else s
+        if self._is(c, "n"):
+            epoch = -1 if late is None else -2
+            self.box.ask(
+                requests.ConsumerGroupHeartbeat(
+                    "g", member_id=c.member_id, member_epoch=epoch, group_instance_id=late
+                )
+            )
+        elif late is None:
+            self.box.ask(requests.LeaveGroup("g", c.member_id))
+        return self._with(s, self._next_life(c))._replace(leaves=s.leaves - 1)
+
+    def _with(self, s: State, c: Client) -> State:
+        return s._replace(clients=tuple(c if each.name == c.name else each for each in s.clients))
+
+    # -- states --------------------------------------------------------------------------------------
+
+    def parts(self, s: State) -> Iterable[object]:
+        for query in _TABLES:
+            for row in self.box.rows(query):
+                yield tuple(_TIME.sub("T", v) if isinstance(v, str) else v for v in row)
+        yield s[2:]
+        for it in s.late:
+            yield "late", *it[:3], sorted(it[3])
+        for c in s.clients:
+            yield *c[:5], sorted(c.owned), sorted(c.told), bool(c.others), c.commits
+
+    def is_done(self, s: State) -> bool:
+        living = [c for c in s.clients if c.step != "gone"]
+        owned = sorted(p for c in living for p in c.owned)
+        settled = all(c.step == "stable" and c.owned == c.told for c in living)
+        return not living or (settled and owned == [*range(self.partitions)])
+
+    def check(self, s: State, before: None) -> None:
+        owners = [
+            (c.member_id, self._instance(c), c.commits, c.owned)
+            for c in s.clients
+            if c.owned and c.step != "gone"
+        ]
+        owners += s.late
+        for i, one in enumerate(owners):
+            for other in owners[i + 1 :]:
+                for number in one[3] & other[3] if one[0] != other[0] else ():
+                    for kind in ("plain", "transactional"):
+                        both = self._commits(one, number, kind) and self._commits(
+                            other, number, kind
+                        )
+                        require(not both, f"{kind} commits of {one} and {other} are accepted")
+
+    def _commits(self, owner: tuple[str, str | None, int, Numbers], number: int, kind: str) -> bool:
+        member_id, instance, epoch, _ = owner
+        group = ConsumerGroupMetadata("g", epoch, member_id, instance)
+        offsets = {TopicPartition("t", number): OffsetAndMetadata(1)}
+        with self.box.trial():
+            try:
+                if kind == "plain":
+                    self.box.db.broker.ask(requests.OffsetCommit(group=group, offsets=offsets))
+                else:
+                    pid, pid_epoch = self._producer
+                    self.box.db.broker.ask(
+                        requests.TxnOffsetCommit(
+                            transactional_id="x", producer_id=pid, producer_epoch=pid_epoch,
+                            group=group, offsets=offsets,
+                        )
+                    )  # fmt: skip
+            except errors.ApiError:
+                return False
+        return True
+
+
+def _tps(numbers: Numbers) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition("t", p) for p in sorted(numbers))

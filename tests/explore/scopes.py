@@ -1,0 +1,100 @@
+"""The scopes that are explored, and how a violation is told.
+
+`SMALL` is explored by `make test`, `LARGE` by `make explore`. A scope is a world and what is limited in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tests.explore.core import Move, Result, World, explore, replay_path
+from tests.explore.groups import Groups
+from tests.explore.process import Process
+from tests.explore.transactions import Transactions
+from tests.simulation.model import Violation
+
+Scope = tuple[type[World], dict[str, Any]]
+SMALL: Final[dict[str, Scope]] = {
+    "one producer": (
+        Transactions,
+        {"versions": (2,), "losses": 1, "repeats": 1, "timeouts": 1, "aborts": 1},
+    ),
+    "one producer of version 1": (
+        Transactions,
+        {"versions": (1,), "losses": 1, "repeats": 1, "timeouts": 1, "crashes": 1},
+    ),
+    "two producers of one id": (Transactions, {"losses": 1, "timeouts": 1}),
+    "two versions of one id": (Transactions, {"versions": (1, 2), "crashes": 1}),
+    "offsets": (Transactions, {"versions": (2,), "offsets": True, "repeats": 1, "crashes": 1}),
+    "offsets by version 1": (Transactions, {"versions": (1,), "offsets": True, "repeats": 1}),
+    "two partitions": (
+        Transactions,
+        {"versions": (2,), "partitions": 2, "losses": 1, "repeats": 1, "timeouts": 1},
+    ),
+    "last epochs": (
+        Transactions,
+        {"versions": (2,), "last_epoch": 2, "transactions": 3, "losses": 1, "repeats": 1},
+    ),
+    "ids expire": (Transactions, {"expiries": 1, "timeouts": 1}),
+    "a new life": (Transactions, {"versions": (2,), "copies": 1, "losses": 1}),
+    "eager and new": (Groups, {"members": ("e", "n"), "leaves": 1, "lates": 1}),
+    "cooperative and new": (Groups, {"members": ("c", "n"), "expiries": 1}),
+    "static and new": (Groups, {"members": ("C", "n"), "leaves": 1, "deaths": 1}),
+    "new protocol": (Groups, {"members": ("N", "n"), "deaths": 1, "lates": 1}),
+    "to the new protocol": (Groups, {"members": ("cn", "c"), "leaves": 1}),
+    "to the classic protocol": (Groups, {"members": ("nc", "c"), "leaves": 1, "lates": 1}),
+    "a processor": (Process, {"size": 2, "faults": 1, "fails": 1}),
+    "postponed": (Process, {"records": 1, "postpones": 1, "advances": 1}),
+    "retried": (Process, {"records": 1, "fails": 1, "advances": 1, "jumps": 1}),
+    "two processors": (Process, {"copies": 2, "partitions": 2, "faults": 1}),
+}
+LARGE: Final[dict[str, Scope]] = {}
+_SCENARIO: Final = '''
+[name_me]
+scope = "{scope}"
+moves = """
+{moves}
+"""'''
+
+
+def made(name: str) -> World:
+    kind, scope = (SMALL | LARGE)[name]
+    return kind(**scope)
+
+
+def explored(name: str, seconds: float) -> Result:
+    world = made(name)
+    try:
+        return explore(world, seconds)
+    finally:
+        world.box.close()
+
+
+def replayed(name: str, moves: Sequence[Move]) -> tuple[str | None, list[str]]:
+    """The violation of this history, if there is one, and the history's calls."""
+    world = made(name)
+    try:
+        replay_path(world, moves)
+        return None, world.box.history or []
+    except Violation as error:
+        return str(error), world.box.history or []
+    finally:
+        world.box.close()
+
+
+def story(name: str, moves: Sequence[Move]) -> str:
+    """A history as a program that can be run alone in a checkout, and as a scenario."""
+    kind, scope = (SMALL | LARGE)[name]
+    given = ", ".join(f"{key}={value!r}" for key, value in scope.items())
+    program = [
+        "from uuid import UUID",
+        "from eosdb import *",
+        "from eosdb.model.requests import *",
+        f"from {kind.__module__} import {kind.__name__}",
+        f"world = {kind.__name__}({given})",
+        "box, state = world.box, world.start()",
+        *replayed(name, moves)[1],
+    ]
+    told = _SCENARIO.format(scope=name, moves="\n".join(map(repr, moves)))
+    return "\n".join([*program, "", "# As a scenario (tests/explore/scenarios.toml):", told])
