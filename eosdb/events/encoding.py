@@ -44,13 +44,14 @@ class Form(NamedTuple):
 
 
 _STATES: Final = {state.value: state for state in TransactionState}
+_NUMBERS: Final = {state: str(number) for number, state in _STATES.items()}
 assert len(_STATES) == len(TransactionState), "a state has a number of its own"
 _FORMS: Final[dict[Any, Form]] = {
     int: Form(frozenset({int}), place="%d"),
     str: Form(frozenset({str}), _quoted),
     bool: Form(frozenset({bool}), {True: "true", False: "false"}.__getitem__),
     dict[str, str]: Form(frozenset({dict}), _compact),
-    TransactionState: Form(frozenset({int}), lambda state: str(state.value), _STATES.__getitem__),
+    TransactionState: Form(frozenset({int}), _NUMBERS.__getitem__, _STATES.__getitem__),
     bytes: Form(frozenset({str}), lambda data: f'"{b64encode(data).decode()}"', b64decode),
     MemberState: Form(frozenset({str}), lambda state: f'"{state.value}"', MemberState),
     Partitions: Form(frozenset({list}), lambda some: _compact(by_topic(some)), flat),
