@@ -40,6 +40,7 @@ SMALL: Final[dict[str, Scope]] = {
     "a new life": (Transactions, {"versions": (2,), "copies": 1, "losses": 1}),
     "eager and new": (Groups, {"members": ("e", "n"), "leaves": 1, "lates": 1}),
     "cooperative and new": (Groups, {"members": ("c", "n"), "expiries": 1}),
+    "static and cooperative": (Groups, {"members": ("C", "c"), "overdues": 1}),
     "static and new": (Groups, {"members": ("C", "n"), "leaves": 1, "deaths": 1}),
     "new protocol": (Groups, {"members": ("N", "n"), "deaths": 1, "lates": 1}),
     "to the new protocol": (Groups, {"members": ("cn", "c"), "leaves": 1}),

@@ -11,9 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from eosdb import errors
-from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from eosdb.model.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+)
 from eosdb.model.protocol.members import NO_DEADLINE, Assignor, Member
-from eosdb.model.values import GroupState
+from eosdb.model.values import GroupState, TopicPartition
 
 
 class Members:
@@ -71,7 +75,7 @@ def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Grou
     """The group after the member has joined, or a rebalance has begun for it (doJoinGroup). A rejoin with
     the same protocols causes no rebalance, except by the leader of a stable group, which may want another
     assignment. A static member that returns with a new member id takes over its place. Raises
-    InconsistentGroupProtocolError."""
+    InconsistentGroupProtocolError, and UnknownMemberIdError for a static member that has lost partitions."""
     check_protocols(group, joining, protocol_type)
     current = group.member(joining.member_id)
     if current is None:
@@ -80,6 +84,7 @@ def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Grou
             return _replace_static_member(group, holder, joining, now_ms)
         added = replace(group, protocol_type=protocol_type, members=(*group.members, joining))
         return _prepare(added, joining.member_id, now_ms)
+    _check_lost_nothing(group, current, joining)
     same = current.protocols == joining.protocols
     distributed = group.state is GroupState.COMPLETING_REBALANCE or (
         group.state is GroupState.STABLE and group.leader != joining.member_id
@@ -328,6 +333,31 @@ def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms
     ):
         return taken
     return _prepare(taken, joining.member_id, now_ms)
+
+
+# decisions/0109: its revocation would come too late, in a generation in which both owners may commit.
+def _check_lost_nothing(group: Group, current: Member, joining: Member) -> None:
+    """Check that a static member claims only what it claimed when it joined last, and what the leader
+    assigned to it last. A generation that was formed while it was away, without its newest claims, may have
+    given the rest to others. Raises UnknownMemberIdError, by which a client loses all partitions and joins
+    anew; Kafka lets it join."""
+    if current.group_instance_id is None:
+        return  # No generation keeps a dynamic member that is away.
+    try:
+        known = _claims(current).union(decode_assignment(current.assignment))
+        lost = _claims(joining) - known
+    except ValueError:
+        return  # These are no consumers.
+    if lost:
+        raise errors.UnknownMemberIdError(
+            f"group {group.group_id!r}: static member {joining.member_id!r} missed a generation, which "
+            f"may have given {sorted(lost)} to others; join again as a new member"
+        )
+
+
+def _claims(member: Member) -> frozenset[TopicPartition]:
+    owned = (decode_subscription(data).owned for _, data in member.protocols)
+    return frozenset[TopicPartition]().union(*owned)
 
 
 def _topics(metadata: bytes) -> frozenset[str] | None:

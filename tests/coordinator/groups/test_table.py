@@ -9,13 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eosdb import TopicPartition, errors
 from eosdb.coordinator.groups import consumer_decisions, decisions
 from eosdb.coordinator.groups.consumer_decisions import (
     AWAY,
     ConsumerGroup,
     MemberHeartbeat,
 )
-from eosdb.model.protocol.members import NO_DEADLINE, NOTHING, Member, MemberState, Partitions
+from eosdb.coordinator.groups.decisions import Group
+from eosdb.model.protocol.consumer_protocol import Subscription, encode_assignment
+from eosdb.model.protocol.members import (
+    NO_DEADLINE,
+    NOTHING,
+    Assignor,
+    Member,
+    MemberState,
+    Partitions,
+)
 from eosdb.model.values import GroupState
 from tests.coordinator.groups.by_decisions import Decided
 from tests.coordinator.groups.classic_table import ELECTIONS
@@ -56,6 +66,26 @@ def test_of_two_deadlines_the_first_is_the_groups_and_a_member_is_removed_after_
     overdue = [consumer_decisions.overdue(group, now) for now in (7, 8, 9, 10)]
     assert overdue == [set(), {"b"}, {"b"}, {"a", "b"}]
     assert ConsumerGroup("g", members=(Member("c"),)).deadline_ms == NO_DEADLINE
+
+
+def test_a_static_member_that_missed_a_generation_has_lost_what_this_gave_to_others() -> None:
+    """Otherwise it revokes them later, in a generation in which it may commit."""
+    had, kept = [TopicPartition("t", 0), TopicPartition("t", 1)], [TopicPartition("t", 0)]
+    away = Member("s", "i", protocols=_claiming([]), assignment=encode_assignment(kept))
+    other = Member("b", protocols=_claiming([]))
+    group = Group("g", GroupState.STABLE, "consumer", "range", 2, "b", (away, other))
+    with pytest.raises(errors.UnknownMemberIdError, match="missed a generation"):
+        decisions.join(group, away._replace(protocols=_claiming(had)), "consumer", 0)
+    decisions.join(group, away._replace(protocols=_claiming(kept)), "consumer", 0)
+    claimed = away._replace(protocols=_claiming(had), assignment=b"")
+    group = replace(group, members=(claimed, other))
+    decisions.join(group, claimed, "consumer", 0)
+    successor = away._replace(member_id="s2", protocols=_claiming([]))
+    assert decisions.join(group, successor, "consumer", 0).member("s2")
+
+
+def _claiming(tps: list[TopicPartition]) -> tuple[Assignor, ...]:
+    return (Assignor("range", Subscription(("t",), tuple(tps)).encode()),)
 
 
 @pytest.mark.parametrize("max_size", [1, 2, 3])
