@@ -263,7 +263,7 @@ class FileCommand(click.Command):
                 ctx.meta[FILE] = args[0]
                 return super().parse_args(ctx, args)
             return super().parse_args(ctx, [_NoFile(), *args] if is_named else args)
-        args, named = self._taken_out(args)
+        args, named = self._taken_out(_each_of_files(args))
         given, words, at = self._words(ctx, args)
         if self._begins_with_file(ctx, given, words, len(named)):
             return super().parse_args(ctx, [*args[:at], words[0], *named, *args[at + 1 :]])
@@ -328,6 +328,15 @@ class FileCommand(click.Command):
                 ctx,
             )
         return False
+
+
+def _each_of_files(args: Iterable[str]) -> list[str]:
+    """The line with `--files` before each database of a pattern that the shell has expanded."""
+    found: list[str] = []
+    for word in args:
+        follows = found[-2:-1] == ["--files"] and is_database(word) and is_database(found[-1])
+        found += ["--files", word] if follows else [word]
+    return found
 
 
 class FileGroup(click.Group):

@@ -235,7 +235,14 @@ class ErrorBoundary(CommandsByName):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except (
+                click.Abort
+            ) as error:  # A prompt turns Ctrl-C into this error, as an answer of "no".
+                if isinstance(error.__context__, KeyboardInterrupt):
+                    raise KeyboardInterrupt from None
+                raise
         except KeyboardInterrupt:
             if is_normal_end(ctx.meta):
                 ctx.exit()

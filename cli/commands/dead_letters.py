@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
@@ -9,7 +10,7 @@ from itertools import chain
 import click
 
 import eosdb
-from eosdb.cli import output
+from eosdb.cli import options, output
 from eosdb.cli.file_command import FileGroup, Session
 from eosdb.model.words import counted
 
@@ -129,11 +130,20 @@ def show(session: Session, letter_id: str) -> None:
     help="Partition of TOPIC for --offset.",
 )  # fmt: skip
 @click.option("--to-topic", metavar="TOPIC", help="Send to TOPIC instead of the original topics.")
+@click.option("--dry-run", is_flag=True, help="Only show how many would go where.")
+@options.yes
 def replay(
-    session: Session, topic: str, offsets: tuple[int, ...], partition: int, to_topic: str | None
+    session: Session,
+    topic: str,
+    offsets: tuple[int, ...],
+    partition: int,
+    to_topic: str | None,
+    dry_run: bool,
+    yes: bool,
 ) -> None:
     """Send the dead letters in TOPIC back to their original topics, each exactly once. All groups of these
-    topics get them. Letters that an earlier run has replayed are skipped, even if it was killed.
+    topics get them. Letters that an earlier run has replayed are skipped, even if it was killed. On a
+    terminal, a question comes first.
 
     \b
     Example:
@@ -141,11 +151,34 @@ def replay(
       eosdb dlq replay shop.db orders.dlq --offset 17 --offset 21
     """
     chosen = [(partition, offset) for offset in offsets] or None
+    if dry_run or (not yes and sys.stdin.isatty()):
+        with session.open(read_only=True) as db:
+            where = _targets(db.dead_letters(topic), chosen, to_topic)
+        what = f"replay {counted(where.total(), 'dead letter')} of {topic}"
+        for target, count in where.items():
+            what += f", {count} to {target}" if len(where) > 1 else f" to {target}"
+        if dry_run:
+            output.line(f"would {what}; nothing has been sent")
+            return
+        click.confirm(f"{what}?", abort=True, err=True)
     with session.open() as db, output.progress("replay"):
         report = db.dead_letters(topic).replay(chosen, to_topic)
     output.done(
         f"replayed {counted(report.replayed, 'dead letter')} of {topic}; {report.skipped} had been "
         "replayed before"
+    )
+
+
+def _targets(
+    letters: eosdb.DeadLetters, chosen: list[tuple[int, int]] | None, to_topic: str | None
+) -> Counter[str]:
+    """How many letters a replay would send to each topic."""
+    return Counter(
+        to_topic or letter.failure.topic
+        for letter in letters.letters()
+        if letter.failure is not None
+        and not letter.is_replayed
+        and (chosen is None or (letter.record.partition, letter.record.offset) in chosen)
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -11,7 +13,8 @@ import eosdb
 from eosdb import GroupReport, TopicPartition
 from eosdb.cli import options, output
 from eosdb.cli.file_command import FileGroup, Session
-from eosdb.errors import NonEmptyGroupError
+from eosdb.errors import GroupIdNotFoundError, NonEmptyGroupError
+from eosdb.model.config import guess
 
 
 @click.group(cls=FileGroup)
@@ -66,7 +69,8 @@ def describe(
         raise click.UsageError("give --members or --state, not both")
     with session.open(read_only=True) as db:
         names = tuple(db.broker.list_groups()) if all_groups else group
-        reports = [db.admin.describe_group_offsets(name) for name in names]
+        with _guessing(db, *names):
+            reports = [db.admin.describe_group_offsets(name) for name in names]
         if members:
             _show_members(db, reports)
         elif state:
@@ -74,6 +78,17 @@ def describe(
         else:
             _show_offsets(reports)
     output.due((f"Consumer group '{one.group_id}'", due) for one in reports for due in one.due)
+
+
+@contextlib.contextmanager
+def _guessing(db: eosdb.Database, *names: str) -> Iterator[None]:
+    """Add a similar group to the error about the first of these that does not exist."""
+    try:
+        yield
+    except GroupIdNotFoundError as error:
+        known = db.broker.list_groups()
+        hints = (guess(name, known) for name in names if name not in known)
+        raise GroupIdNotFoundError(f"{error}{next(hints, '')}") from None
 
 
 def _show_offsets(reports: list[GroupReport]) -> None:
@@ -173,7 +188,8 @@ def reset_offsets(
             "give exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime "
             "and --shift-by"
         )
-    with session.open(read_only=not execute) as db:
+    with session.open(read_only=not execute) as db, _guessing(db, group):
+        known = db.broker.list_groups()
         tps = _partitions(db, group, topics)
         changes = db.admin.reset_offsets(group, tps, execute=execute, **target)
     output.listing(
@@ -183,6 +199,8 @@ def reset_offsets(
         new_offset="after",
         old_offset=lambda it: output.known(it.before, "-"),
     )
+    if group not in known:
+        output.line(f"group {group} is new{guess(group, known)}", err=True)
     if not execute:
         output.line("dry run: nothing has been changed; add --execute to apply it", err=True)
 
@@ -221,7 +239,7 @@ def delete(session: Session, group: tuple[str, ...], topics: tuple[str, ...], ye
     """
     names = list(dict.fromkeys(group))
     offsets = f"the offsets of {', '.join(topics)}" if topics else "all committed offsets"
-    with session.open() as db:
+    with session.open() as db, _guessing(db, *names):
         # Check all groups before the first is deleted, so that an unknown name changes nothing.
         chosen = {name: _partitions(db, name, topics) for name in names if topics}
         for name in names:

@@ -9,6 +9,8 @@ from eosdb import TopicPartition, TransactionState
 from eosdb.admin.transactions import told
 from eosdb.cli import options, output
 from eosdb.cli.file_command import FileGroup, Session
+from eosdb.errors import InvalidTxnStateError, TransactionalIdNotFoundError
+from eosdb.model.config import guess
 
 _STATES = [state.label for state in TransactionState]
 _MINUTE_MS = 60_000
@@ -87,7 +89,7 @@ def describe(session: Session, transactional_id: str, history: bool, last: int |
             [described],
             coordinator_id="coordinator",
             transaction_state="state",
-            current_transaction_start_time_ms=lambda _: began if is_open else "None",
+            current_transaction_start_time_ms=lambda _: output.Time(began) if is_open else "None",
             transaction_duration_ms=lambda _: now - began if is_open else "None",
             topic_partitions=lambda it: ",".join(map(str, sorted(it.partitions))),
         )  # fmt: skip
@@ -112,6 +114,7 @@ def describe_producers(session: Session, where: TopicPartition) -> None:
             ),
             db.broker.describe_producers(where),
             latest_coordinator_epoch="coordinator_epoch",
+            last_timestamp=lambda it: output.Time(it.last_timestamp),
             current_transaction_start_offset=lambda it: output.known(it.current_txn_start_offset),
         )  # fmt: skip
 
@@ -149,19 +152,22 @@ def find_hanging(
                 "LastTimestamp", "Duration(min)", "TransactionalId", "Reason",
             ),
             (one for one in hanging if topic in (None, one.topic) and partition in (None, one.partition)),
+            last_timestamp=lambda it: output.Time(it.last_timestamp),
             reason=lambda it: "" if it.hanging is None else it.hanging.value,
             **{"duration(min)": lambda it: max(now - it.start_time_ms, 0) // _MINUTE_MS},
         )  # fmt: skip
 
 
 @transactions.command()
-@options.partition_argument()
+@options.partition_argument(whole_topic=True)
 @click.option(
-    "--start-offset", type=click.IntRange(min=0), required=True,
-    help="First offset of the transaction in the partition; find-hanging and why show it.",
+    "--start-offset", type=click.IntRange(min=0),
+    help="First offset of the transaction in the partition; find-hanging and why show it. Left out: the "
+    "argument is a transactional id.",
 )  # fmt: skip
-def abort(session: Session, where: TopicPartition, start_offset: int) -> None:
-    """Abort a transaction that is open in a partition, so that readers can proceed.
+def abort(session: Session, where: TopicPartition, start_offset: int | None) -> None:
+    """Abort a transaction that is open in a partition, or that of a transactional id, so that readers can
+    proceed.
 
     An ongoing transaction is aborted in all its partitions, and its producer fenced. A hanging transaction
     gets its marker in this partition: a commit marker if the coordinator decided so, or else abort.
@@ -169,8 +175,13 @@ def abort(session: Session, where: TopicPartition, start_offset: int) -> None:
     \b
     Example:
       eosdb transactions abort shop.db orders/0 --start-offset 200
+      eosdb transactions abort shop.db shop-1
     """
     with session.open() as db:
+        if start_offset is None:
+            where, start_offset = _open_of(db, where)
+        elif where.partition < 0:
+            raise click.UsageError(f"name the partition, such as {where.topic}/0")
         outcome = db.admin.abort_transaction(where, start_offset)
         stable = db.broker.offsets(where).last_stable_offset
     done = "aborted" if outcome == "ABORT" else "committed, as the coordinator had decided,"
@@ -200,6 +211,22 @@ def fence(session: Session, transactional_id: str) -> None:
     )
 
 
+def _open_of(db: eosdb.Database, id_as_topic: TopicPartition) -> tuple[TopicPartition, int]:
+    """The place where the open transaction of a transactional id begins."""
+    topic, partition = id_as_topic
+    transactional_id = topic if partition < 0 else f"{topic}/{partition}"
+    for one in db.admin.open_transactions():
+        if one.transactional_id == transactional_id:
+            return one.topic_partition, one.start_offset
+    known = [one.transactional_id for one in db.broker.list_transactions()]
+    if transactional_id in known:
+        raise InvalidTxnStateError(f"{transactional_id} has no transaction with records open")
+    raise TransactionalIdNotFoundError(
+        f"there is no transactional id {transactional_id!r}{guess(transactional_id, known)}; to abort by "
+        "partition, give TOPIC/PARTITION and --start-offset"
+    )
+
+
 def _show_history(db: eosdb.Database, transactional_id: str, last: int | None) -> None:
     entries = db.admin.transaction_history(transactional_id)
     events = told(db.query, transactional_id, entries)
@@ -207,7 +234,13 @@ def _show_history(db: eosdb.Database, transactional_id: str, last: int | None) -
     output.rows(
         ("Position", "Timestamp", "ElapsedMs", "Event", "Detail"),
         [
-            (entry.position, entry.timestamp, entry.timestamp - earlier, entry.kind, text)
+            (
+                entry.position,
+                output.Time(entry.timestamp),
+                entry.timestamp - earlier,
+                entry.kind,
+                text,
+            )
             for (entry, text), earlier in list(zip(events, before, strict=False))[-(last or 0) :]
         ],
     )

@@ -67,7 +67,10 @@ def _of_file(it: Overview, run: Run) -> Iterator[Worry]:
         yield Worry(None, None, None, sentence, shlex.join(["ls", "-l", it.path]))
     if it.write_held_by:
         holder = printable(it.write_held_by)
-        sentence = f"No other program can write to {path}: {holder} holds the write lock."
+        sentence = (
+            f"No other program can write to {path}: {holder} holds the write lock, for half a second or "
+            "longer; the system does not tell since when."
+        )
         found = re.search(r"process (\d+)", holder)
         command = shlex.join(["ps", "-f", "-p", found[1]]) if found else run("info")
         yield Worry(None, None, None, sentence, command)

@@ -13,6 +13,7 @@ from typing import Final
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import ViewColumn, ViewCreated, ViewDropped
 from eosdb.log import partition_rows
+from eosdb.model.config import guess
 from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import JsonView
 from eosdb.model.values import TopicPartition
@@ -79,7 +80,10 @@ def find(unit: Unit, name: str) -> tuple[str, str]:
         "SELECT name, topic FROM eosdb_json_views WHERE lower(name) = lower(?)", (name,)
     ).fetchone()
     if row is None:
-        raise InvalidRequestError(f"there is no typed view {name!r}; see `eosdb views list`")
+        names = [each for (each,) in unit.execute("SELECT name FROM eosdb_json_views LIMIT 1000")]
+        raise InvalidRequestError(
+            f"there is no typed view {name!r}{guess(name, names)}; see `eosdb views list`"
+        )
     return row[0], row[1]
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from eosdb.errors import InvalidRequestError
 from eosdb.model.answers import Parameters
+from eosdb.model.config import guess
 from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import ViewDescription
 from eosdb.model.validation import check_collection, shown
@@ -137,7 +138,7 @@ def _rows(
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the columns, then the rows. A short result is read at once. A longer one holds a snapshot until
     its last row is read or the iterator is dropped."""
-    with refusals(path), closing(connection):
+    with closing(connection), refusals(path, connection):
         # With limit 0, ATTACH fails anywhere in a statement. An authorizer would also reject the statement
         # when a signal interrupts its callback.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
@@ -154,8 +155,9 @@ def _rows(
 
 
 @contextmanager
-def refusals(path: str) -> Iterator[None]:
-    """Translate SQLite's errors about a user's statement inside the block."""
+def refusals(path: str, connection: sqlite3.Connection | None = None) -> Iterator[None]:
+    """Translate SQLite's errors about a user's statement inside the block; a connection gives the names
+    of views that are similar to a table that does not exist."""
     try:
         yield
     except sqlite3.Error as error:
@@ -163,10 +165,17 @@ def refusals(path: str) -> Iterator[None]:
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH):
             raise InvalidRequestError(_ONLY_READS) from error
         if code in _REFUSED:
-            raise InvalidRequestError(f"SQLite refuses the statement: {error}") from error
+            hint = "" if connection is None else _similar(connection, str(error))
+            raise InvalidRequestError(f"SQLite refuses the statement: {error}{hint}") from error
         raise translate(error, path) from error
     except (sqlite3.Warning, ValueError, OverflowError) as error:
         raise InvalidRequestError(f"SQLite refuses the statement: {error}") from error
+
+
+def _similar(connection: sqlite3.Connection, refused: str) -> str:
+    name = refused.partition("no such table: ")[2]
+    views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'") if name else ()
+    return guess(name.rpartition(".")[2], [view for (view,) in views])
 
 
 _ONLY_READS: Final = (

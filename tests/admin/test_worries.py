@@ -264,7 +264,7 @@ CASES: dict[str, tuple[Overview, str, str, bool]] = {
     "a writer that goes on holding the lock": (
         replace(file(), write_held_by="process 4711 (python app.py), which is stopped"),
         "No other program can write to /data/shop.db: process 4711 (python app.py), which is stopped holds "
-        "the write lock.",
+        "the write lock, for half a second or longer; the system does not tell since when.",
         "ps -f -p 4711", True,
     ),
     "a full disk": (

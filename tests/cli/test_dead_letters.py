@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,6 +87,39 @@ def test_replay_is_idempotent(run: Run) -> None:
         json.loads(run("dlq", "list", "orders.dlq", "--pending", "--format", "json").stdout) == []
     )
     assert len(run("consume", "orders", "--from-beginning").stdout.splitlines()) == 6
+
+
+def test_a_dry_run_says_how_many_would_go_where_and_sends_nothing(run: Run) -> None:
+    said = "would replay 3 dead letters of orders.dlq to orders; nothing has been sent\n"
+    assert run("dlq", "replay", "orders.dlq", "--dry-run").stdout == said
+    one = run("dlq", "replay", "orders.dlq", "--dry-run", "--offset", "1", "--to-topic", "x").stdout
+    assert one == "would replay 1 dead letter of orders.dlq to x; nothing has been sent\n"
+    assert "replayed 3 dead letters" in run("dlq", "replay", "orders.dlq", "--yes").stdout
+    assert "replay 0 dead" in run("dlq", "replay", "orders.dlq", "--dry-run").stdout
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("typed", "status"), [("\x03", 130), ("n\n", 1), ("y\n", 0)])
+def test_a_terminal_is_asked_before_a_replay(
+    run: Run, db_path: Path, typed: str, status: int
+) -> None:
+    """And Ctrl-C at the question has Ctrl-C's exit status."""
+    process, terminal = pty.fork()
+    if process == 0:
+        words = ["--db", str(db_path), "dlq", "replay", "orders.dlq"]
+        os.execv(sys.executable, [sys.executable, "-m", "eosdb.cli", *words])
+    told = b""
+    while not told.endswith(b"[y/N]: "):
+        told += os.read(terminal, 1_000)
+    assert b"replay 3 dead letters of orders.dlq to orders?" in told
+    os.write(terminal, typed.encode())
+    with contextlib.suppress(OSError):  # The terminal ends with the process.
+        while os.read(terminal, 1_000):
+            pass
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == status
+    os.close(terminal)
+    left = json.loads(run("dlq", "list", "orders.dlq", "--pending", "--format", "json").stdout)
+    assert len(left) == (0 if status == 0 else 3)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import select
 import signal
 import subprocess
@@ -11,16 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from eosdb.cli.main import main
 from eosdb.model.protocol.consumer_protocol import Subscription, encode_assignment
 from tests.cases import each
 
 Run = Callable[..., Result]
 Start = Callable[..., "subprocess.Popen[str]"]
 TP = TopicPartition("orders", 0)
+MAIN: Any = main
 
 
 @pytest.fixture
@@ -174,6 +177,66 @@ def test_a_mistyped_transactional_id_is_not_created_to_be_fenced(stuck: Run) -> 
     assert result.exit_code == 1
     assert "TRANSACTIONAL_ID_NOT_FOUND: there is no transactional id 'nobody'" in result.stderr
     assert stuck("transactions", "list").stdout == before
+
+
+def test_a_transaction_is_aborted_by_its_id_alone(stuck: Run) -> None:
+    done = stuck("transactions", "abort", "shop-2")
+    assert done.stdout.startswith("aborted the transaction from offset 10 of orders-0")
+    again = stuck("transactions", "abort", "shop-2")
+    assert again.exit_code == 1
+    assert "shop-2 has no transaction with records open" in again.stderr
+    wrong = stuck("transactions", "abort", "shop-3")
+    assert wrong.exit_code == 1
+    assert "there is no transactional id 'shop-3' (did you mean 'shop-2'?)" in wrong.stderr
+    assert stuck("transactions", "abort", "orders", "--start-offset", "10").exit_code == 2
+
+
+def test_times_are_iso_in_tables_and_numbers_for_programs(stuck: Run) -> None:
+    iso = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+    for words, column in (
+        (("describe", "shop-2"), "CurrentTransactionStartTimeMs"),
+        (("describe", "shop-2", "--history"), "Timestamp"),
+        (("describe-producers", "orders/0"), "LastTimestamp"),
+    ):
+        assert iso.search(stuck("transactions", *words).stdout), words
+        found = rows(stuck("transactions", *words, "--format", "json"))
+        assert type(found[0][column]) is int
+
+
+def test_what_is_mistyped_gets_a_guess(stuck: Run) -> None:
+    for words in (
+        ("describe", "billin"),
+        ("delete", "billin", "--yes"),
+        ("reset-offsets", "billin", "--all-topics", "--to-earliest"),
+    ):
+        wrong = stuck("groups", *words)
+        assert wrong.exit_code == 1
+        assert "there is no group 'billin' (did you mean 'billing'?)" in wrong.stderr
+    new = stuck("groups", "reset-offsets", "billin", "--topic", "orders", "--to-earliest")
+    assert "group billin is new (did you mean 'billing'?)" in new.stderr
+    wrong = stuck("sql", "SELECT * FROM comitted_records")
+    assert "no such table: comitted_records (did you mean 'committed_records'?)" in wrong.stderr
+    stuck("views", "create", "orders", "--json", "total", "--name", "sales")
+    wrong = stuck("views", "drop", "slaes")
+    assert "there is no typed view 'slaes' (did you mean 'sales'?)" in wrong.stderr
+
+
+def test_a_topic_shows_its_scheduled_records(stuck: Run, db_path: Path) -> None:
+    with eosdb.connect(db_path) as db:
+        due = db.clock.time_ms() + 3_600_000
+        db.producer().send("orders", b"later", partition=1, deliver_at=due).result()
+    found = rows(stuck("topics", "describe", "orders", "--format", "json"))
+    assert [row["Scheduled"] for row in found] == [0, 1]
+
+
+def test_files_may_be_a_pattern_that_the_shell_has_expanded(tmp_path: Path) -> None:
+    names = [str(tmp_path / f"{name}.db") for name in "abc"]
+    for name in names:
+        eosdb.connect(name, durability="off").close()
+    query = "SELECT count(*) AS n FROM committed_records"
+    for words in (["--files", *names, query], [query, "--files", *names]):
+        result = CliRunner().invoke(MAIN, ["sql", *words, "--format", "json"])
+        assert json.loads(result.stdout) == [{"n": 0}], result.output
 
 
 def test_transactions_are_listed_with_kafkas_columns_and_filters(stuck: Run) -> None:

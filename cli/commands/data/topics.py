@@ -30,6 +30,9 @@ def _check_one_copy(_: click.Context, __: click.Parameter, factor: int | None) -
         )
 
 
+_WAITING = "SELECT topic, partition, count(*) FROM scheduled_records GROUP BY topic, partition"
+
+
 @click.group(cls=FileGroup)
 def topics() -> None:
     """Create, list, describe, alter and delete topics."""
@@ -87,8 +90,8 @@ def list_(session: Session) -> None:
 @click.argument("topic", required=False)
 @output.format_option
 def describe(session: Session, topic: str | None) -> None:
-    """Describe TOPIC, or all topics: the offsets of each partition, and the topic's settings. Settings of
-    Kafka that eosdb keeps without effect have their own column.
+    """Describe TOPIC, or all topics: the offsets of each partition, its scheduled records, and the topic's
+    settings. Settings of Kafka that eosdb keeps without effect have their own column.
 
     \b
     Example:
@@ -96,13 +99,14 @@ def describe(session: Session, topic: str | None) -> None:
     """
     columns = (
         "Topic", "Partition", "LogStartOffset", "LogEndOffset", "LastStableOffset",
-        "FirstUnstableOffset", "Configs", "WithoutEffect",
+        "FirstUnstableOffset", "Scheduled", "Configs", "WithoutEffect",
     )  # fmt: skip
     with session.open(read_only=True) as db:
         descriptions = [
             db.admin.describe_topic(name)
             for name in ([topic] if topic is not None else db.admin.list_topics())
         ]
+        waiting = {tuple(where): count for *where, count in db.query(_WAITING).rows}
     output.rows(
         columns,
         [
@@ -113,6 +117,7 @@ def describe(session: Session, topic: str | None) -> None:
                 offsets.log_end_offset,
                 offsets.last_stable_offset,
                 offsets.first_unstable_offset,
+                waiting.get((described.name, number), 0),
                 *_configs(described.config),
             )
             for described in descriptions

@@ -36,6 +36,7 @@ from eosdb.model import words
 from eosdb.model.clock import Clock, format_time_ms, parse_time_ms
 from eosdb.model.damage import parsed, reads
 from eosdb.model.overview import Overview, Rates, between
+from eosdb.model.reports import OffsetReset
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.model.words import printable
 
@@ -301,7 +302,7 @@ class Site:
             "/dead-letters/{topic}": self.letters,
         }
         if self._may_change:
-            pages |= {"/abort": self.abort, "/replay": self.replay}
+            pages |= {"/abort": self.abort, "/replay": self.replay, "/reset": self.reset}
         return [Route(path, page) for path, page in pages.items()]
 
     def topic(self, request: Request) -> Response:
@@ -400,6 +401,21 @@ class Site:
             "confirm", act=act, effect=effect, places=places, fields=fields, back=back
         )
 
+    def reset(self, request: Request) -> Response:
+        """Ask for confirmation before a group's positions are moved, and show how far each moves."""
+        fields = dict(request.query_params)
+        group, to = fields.get("id", ""), fields.get("to", "")
+        places = {
+            TopicPartition(one.topic, one.partition): abs(one.after - max(one.before, 0))
+            for one in reset(self._db, group, to, execute=False)
+        }
+        where = "log's end: it skips" if to == "latest" else "earliest record: it reads again"
+        return self._page(
+            "confirm", act=f"Reset the positions of {group}", places=places, fields=fields,
+            effect=f"The group begins at the {where} as many offsets as shown. It must have no members.",
+            back=f"/group?{urlencode({'id': group})}",
+        )  # fmt: skip
+
     def abort(self, request: Request) -> Response:
         """Ask for confirmation before an open transaction is ended, and show the effect."""
         fields = dict(request.query_params)
@@ -496,6 +512,15 @@ class Site:
     def _page(self, section: str, *, code: int = 200, **values: object) -> Response:
         html = self._templates.get_template(f"{section}.html").render(section=section, **values)
         return HTMLResponse(html.encode("utf-8", "backslashreplace"), code)
+
+
+def reset(db: Database, group_id: str, to: str, *, execute: bool) -> list[OffsetReset]:
+    """Move the group's positions in all its partitions "to" the earliest or latest record."""
+    if to not in ("earliest", "latest"):
+        raise HTTPException(400, f"to: got {to!r}, expected 'earliest' or 'latest'")
+    at = db.admin.describe_group_offsets(group_id).partitions
+    tps = [TopicPartition(one.topic, one.partition) for one in at]
+    return db.admin.reset_offsets(group_id, tps, execute=execute, **{f"to_{to}": True})
 
 
 def _log(partition: PartitionOffsets) -> range:

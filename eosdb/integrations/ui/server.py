@@ -16,7 +16,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from importlib.resources import files
 from typing import Final, Self
-from urllib.parse import parse_qs, quote
+from urllib.parse import parse_qs, quote, urlencode
 
 import uvicorn
 from starlette.applications import Starlette
@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from eosdb.admin.timeline.svg import STYLE
 from eosdb.database import Database
 from eosdb.errors import EosdbError, StorageError
-from eosdb.integrations.ui.pages import INTERVAL_MS, Site, Watcher
+from eosdb.integrations.ui.pages import INTERVAL_MS, Site, Watcher, reset
 from eosdb.model.closing import Closeable
 from eosdb.model.threads import Thread
 from eosdb.model.values import TopicPartition
@@ -46,7 +46,7 @@ Change = Callable[[Database, Mapping[str, str]], tuple[str, str]]
 
 
 def changes(token: str, open_to_write: Open, show: Show) -> list[Route]:
-    """The routes of the two forms that change something. `open_to_write` opens the file. `show` renders the
+    """The routes of the forms that change something. `open_to_write` opens the file. `show` renders the
     result, from a sentence about it and the URL of the page to return to."""
 
     def route(path: str, change: Change) -> Route:
@@ -61,7 +61,7 @@ def changes(token: str, open_to_write: Open, show: Show) -> list[Route]:
 
         return Route(path, changed, methods=["POST"])
 
-    return [route("/replay", _replay), route("/abort", _abort)]
+    return [route("/replay", _replay), route("/abort", _abort), route("/reset", _reset)]
 
 
 async def _form(request: Request, token: str) -> Mapping[str, str]:
@@ -96,6 +96,13 @@ def _abort(db: Database, form: Mapping[str, str]) -> tuple[str, str]:
     outcome = db.admin.abort_transaction(tp, offset)
     where = f"{tp.topic}-{tp.partition}, offset {offset}"
     return f"The transaction that begins at {where} has ended with {outcome}.", "/transactions"
+
+
+def _reset(db: Database, form: Mapping[str, str]) -> tuple[str, str]:
+    group = form.get("id", "")
+    moved = reset(db, group, form.get("to", ""), execute=True)
+    what = f"{counted(len(moved), 'position')} of {group} moved."
+    return what, f"/group?{urlencode({'id': group})}"
 
 
 def _number(form: Mapping[str, str], name: str) -> int:
@@ -174,8 +181,8 @@ def make_app(
 ) -> ASGIApp:
     """Build the application that serves the pages of `db` at 127.0.0.1:`port`.
 
-    With `open_to_write`, pages can replay dead letters and abort transactions. The streams of
-    live updates end when `stopping()` is true.
+    With `open_to_write`, pages can replay dead letters, abort transactions and move groups' positions. The
+    streams of live updates end when `stopping()` is true.
     """
     watcher = Watcher(db)
     pages = Site(db, watcher, may_change=open_to_write is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import os
 import re
 import shutil
@@ -35,6 +36,7 @@ PAGES = (
     f"/group?id={quote(f'billing {HARM}')}", "/transactions",
     f"/transaction?id={quote(f'refund {HARM}')}", "/dead-letters", "/dead-letters/orders.dlq",
 )  # fmt: skip
+HARMFUL_GROUP = f"billing {HARM}"
 OPEN = {"topic": "orders", "partition": "0", "offset": "5"}
 
 
@@ -202,7 +204,7 @@ def test_what_is_asked_by_a_program_on_this_machine_is_answered() -> None:
 
 
 def test_without_the_flag_there_is_nothing_to_change(reading: UiServer, db: eosdb.Database) -> None:
-    for path in ("/abort", "/replay"):
+    for path in ("/abort", "/replay", "/reset"):
         assert post(reading, path, {**OPEN, "token": ""}).status_code == 404
         assert get(reading, f"{path}?{urlencode(OPEN)}").status_code == 404
     for page in ("/", "/transactions", "/dead-letters/orders.dlq"):
@@ -216,6 +218,8 @@ def test_without_the_token_nothing_is_changed(changing: UiServer, db: eosdb.Data
         assert post(changing, "/abort", {**OPEN, "token": token}).status_code == 403
         form = {"topic": "orders.dlq", "token": token}
         assert post(changing, "/replay", form).status_code == 403
+        form = {"id": HARMFUL_GROUP, "to": "earliest", "token": token}
+        assert post(changing, "/reset", form).status_code == 403
     assert post(changing, "/abort", {**OPEN, "x": "y" * 20_000}).status_code == 413
     for page in ("/", "/abort", "/replay", "/dead-letters/orders.dlq"):
         get(changing, page)
@@ -246,6 +250,36 @@ def test_with_the_token_a_transaction_is_aborted(changing: UiServer, db: eosdb.D
     again = post(changing, "/abort", {**OPEN, "token": changing.token})
     assert again.status_code in (400, 404, 503)
     assert post(changing, "/abort", {"token": changing.token}).status_code == 400
+
+
+def test_with_the_token_a_groups_positions_are_moved(
+    changing: UiServer, db: eosdb.Database
+) -> None:
+    links = re.findall(
+        r'href="(/reset[^"]+)"', get(changing, f"/group?{urlencode({'id': HARMFUL_GROUP})}").text
+    )
+    before = Tools(db.admin).journal_position()
+    for link, skip in zip(links, ("reads again", "skips"), strict=True):
+        asked = get(changing, html.unescape(link)).text
+        assert "Reset the positions of billing &lt;script&gt;" in asked
+        assert skip in asked
+    assert get(changing, "/reset?id=nobody&to=earliest").status_code == 404
+    form = {"id": HARMFUL_GROUP, "to": "sideways", "token": changing.token}
+    assert post(changing, "/reset", form).status_code == 400
+    assert Tools(db.admin).journal_position() == before
+    assert "moved." in post(changing, "/reset", {**form, "to": "earliest"}).text
+    at = db.admin.describe_group_offsets(HARMFUL_GROUP).partitions
+    assert {one.committed_offset for one in at} == {0}
+    post(changing, "/reset", {**form, "to": "latest"})
+    at = db.admin.describe_group_offsets(HARMFUL_GROUP).partitions
+    assert [one.committed_offset for one in at] == [one.log_end_offset for one in at]
+
+
+def test_a_topic_says_how_many_records_wait_for_their_time(reading: UiServer, path: Path) -> None:
+    with eosdb.connect(path) as other:
+        due = other.clock.time_ms() + 3_600_000
+        other.producer().send("orders", b"later", deliver_at=due).result()
+    assert "1 scheduled record; the first is due at " in get(reading, "/topics/orders").text
 
 
 def test_with_the_token_dead_letters_are_sent_back_once(
