@@ -75,7 +75,7 @@ def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Grou
     """The group after the member has joined, or a rebalance has begun for it (doJoinGroup). A rejoin with
     the same protocols causes no rebalance, except by the leader of a stable group, which may want another
     assignment. A static member that returns with a new member id takes over its place. Raises
-    InconsistentGroupProtocolError, and UnknownMemberIdError for a static member that has lost partitions."""
+    InconsistentGroupProtocolError; UnknownMemberIdError for a static member that has lost partitions."""
     check_protocols(group, joining, protocol_type)
     current = group.member(joining.member_id)
     if current is None:
