@@ -1,6 +1,6 @@
 """The registry of served APIs: versions, permission and handler of each, and how answers become messages.
 
-Each file of `eosdb.wire.handlers` registers its API here. The versions are those of Kafka 4.1 whose
+Each file of `eosdb.wire.handlers` registers its API here. The versions are those of Kafka 4.4 whose
 features eosdb implements (docs/wire.md). A handler answers with a dict of the response's fields; nested
 structures are dicts, too. At any depth, the key `error` becomes the error code that the version knows, and
 an error text if the structure has a field for one. The key `like` copies fields of a value that have the

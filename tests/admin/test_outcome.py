@@ -108,7 +108,7 @@ def test_an_aborted_transaction_is_never_told_the_fate_of_the_next(
 def test_an_abort_of_what_was_never_sent_takes_the_epoch_away_as_in_kafka(
     db: eosdb.Database, producer: eosdb.Producer
 ) -> None:
-    """Kafka 4.1.1: EndTxn(abort) in the state Empty answers the next epoch; its sequences begin at 0."""
+    """Kafka 4.4.0: EndTxn(abort) in the state Empty answers the next epoch; its sequences begin at 0."""
     token = producer.begin_transaction()
     producer.send("t", "lost")
     producer.abort_transaction()

@@ -231,7 +231,7 @@ def test_acks_are_all_one_or_none(classic_db: eosdb.Database, acks: Any) -> None
 def test_describe_producers_tells_a_bad_name_from_an_unknown_one(
     classic_db: eosdb.Database, topic: str, partition: int, name: str
 ) -> None:
-    """As a Kafka 4.1.1 answers DescribeProducers."""
+    """As a Kafka 4.4.0 answers DescribeProducers."""
     with pytest.raises(eosdb.ApiError) as raised:
         classic_db.broker.describe_producers(TopicPartition(topic, partition))
     assert raised.value.name == name

@@ -1,6 +1,6 @@
 """A batch behind one that was refused, as its partition is not in the transaction, does not begin the log.
 
-Each history was asked of Kafka 4.1.1, over the wire with Produce 9 and AddPartitionsToTxn 2.
+Each history was asked of Kafka 4.4.0, over the wire with Produce 9 and AddPartitionsToTxn 2.
 """
 
 from __future__ import annotations

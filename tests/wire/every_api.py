@@ -1,6 +1,6 @@
 """A request of every API that is served, and the rights it needs: a table for tests of what holds for all.
 
-An API without a row fails in `test_every_api_has_a_row`. The rights are Kafka 4.1.1's.
+An API without a row fails in `test_every_api_has_a_row`. The rights are Kafka 4.4.0's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers in which servers easily differ from Kafka's broker, each as Kafka 4.1.1 gave it to the same
+"""Answers in which servers easily differ from Kafka's broker, each as Kafka 4.4.0 gave it to the same
 request."""
 
 from __future__ import annotations

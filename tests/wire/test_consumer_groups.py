@@ -1,4 +1,4 @@
-"""Groups whose partitions the coordinator assigns (KIP-848), over the wire: each answer as Kafka 4.1.1 gave
+"""Groups whose partitions the coordinator assigns (KIP-848), over the wire: each answer as Kafka 4.4.0 gave
 it to the same request."""
 
 from __future__ import annotations

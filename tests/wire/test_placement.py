@@ -1,4 +1,4 @@
-"""Elections, reassignments, folders, features and the quorum: as a single Kafka 4.1.1 broker answers."""
+"""Elections, reassignments, folders, features and the quorum: as a single Kafka 4.4.0 broker answers."""
 
 from __future__ import annotations
 

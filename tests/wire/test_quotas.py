@@ -1,4 +1,4 @@
-"""Quotas, of which there are none: shown and removed as by Kafka 4.1.1, and not set."""
+"""Quotas, of which there are none: shown and removed as by Kafka 4.4.0, and not set."""
 
 from __future__ import annotations
 

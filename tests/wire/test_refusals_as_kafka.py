@@ -1,5 +1,5 @@
 """Requests that Kafka refuses in a way of its own: which error, in what order, and what the answer lists.
-Each answer is the one that Kafka 4.1.1 gave to the same request."""
+Each answer is the one that Kafka 4.4.0 gave to the same request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Share groups and two-phase commit are refused as by Kafka 4.1.1 without them, and not in silence."""
+"""Share groups and two-phase commit are refused as by a Kafka without them, and not in silence."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
 _DURATION: Final = r"(?i:P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?)"
 _RESET: Final = rf"\s*(earliest|latest|by_duration:{_DURATION})\s*"
+# decisions/0102: targets are computed at once, so the interval has no effect.
 _BY_PROTOCOL: Final = {
     "assignment.interval.ms": integer(1_000, 0, 15_000),
     "assignor.offload.enable": flag("true"),

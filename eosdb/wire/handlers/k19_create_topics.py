@@ -26,7 +26,7 @@ _UNSET: Final = -1
 _Topic = CreateTopicsRequest.CreatableTopic
 N = TypeVar("N")
 PARTITIONS_AT_ONCE: Final = 10_000
-"""The most partitions that CreateTopics or CreatePartitions may add, as in Kafka 4.1."""
+"""The most partitions that CreateTopics or CreatePartitions may add, as in Kafka."""
 
 
 @serves(CreateTopicsRequest, 2, 7)

@@ -2,7 +2,7 @@
 
 There is one broker with one folder: a request for this placement succeeds, any other fails. No client is
 throttled: removing a quota succeeds, setting one is refused (decisions/0066). The level of a feature
-depends on how the file was opened. Share groups get the answers of Kafka 4.1.1 with share groups off
+depends on how the file was opened. Share groups get the answers of a Kafka with share groups off
 (decisions/0070). Their heartbeat is announced: without it, librdkafka's share consumer waits for ever and
 reports nothing.
 """

@@ -242,7 +242,7 @@ def _at(epoch: int, state: TransactionState = EMPTY) -> TransactionMetadata:
 
 def _ended(committed: bool) -> list[Row]:
     """The end, under each version, of a transaction that a fence has aborted meanwhile: by a time-out, or a
-    new instance. As Kafka 4.1.1 answers EndTxn versions 5 and 4."""
+    new instance. As Kafka 4.4.0 answers EndTxn versions 5 and 4."""
     fence = {"producer_epoch": 6, "last_producer_epoch": 5}
     answers = {2: (WRONG_STATE, WRONG_STATE) if committed else (WAIT, "fine"), 1: (FENCED, FENCED)}
     return [
