@@ -52,7 +52,7 @@ def create_topic(
         core.change(creation, validate_only=validate_only)
     except errors.TopicAlreadyExistsError:
         with core.store.read() as connection:
-            existing = topics.metadata(connection, name) if exist_ok else []
+            existing = topics.metadata(connection, (name,)) if exist_ok else []
         if not existing:
             raise
         if partitions not in (None, existing[0].partitions):

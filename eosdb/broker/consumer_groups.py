@@ -80,7 +80,8 @@ def describe_consumer_group(
                 f"there is no group {request.group_id!r} whose partitions the coordinator assigns"
             )
         to_id = log_topics.ids(connection)
-        names = log_topics.by_number(connection)
+        numbers = {topic for m in group.members for topic, _ in m.assigned | m.target}
+        names = log_topics.by_number(connection, numbers)
         described = _described(group, lambda parts: _named(parts, names, to_id))
         parts = (part for m in described.members for part in (m.assignment, m.target_assignment))
         for topic in sorted({assigned.topic for part in parts for assigned in part}):

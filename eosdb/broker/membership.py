@@ -264,8 +264,33 @@ def describe_group(core: Core, request: requests.DescribeGroup) -> GroupDescript
                 raise errors.GroupIdNotFoundError(f"there is no group {request.group_id!r}")
             group = Group(request.group_id)
         group = core.coordinator.foresight(connection).group(group)
-        names = log_topics.by_number(connection) if isinstance(group, ConsumerGroup) else {}
-        return _described(group, names)
+        numbers: set[int] = set()
+        if isinstance(group, ConsumerGroup):
+            for member in group.members:
+                numbers.update(member.matched, (topic for topic, _ in member.assigned))
+        return _described(group, log_topics.by_number(connection, numbers))
+
+
+@answers(requests.Look)
+def look(core: Core, request: requests.Look) -> requests.Seen:
+    generation = None
+    with core.store.read() as connection:
+        may_describe = core.authorizer.describes(connection)
+        counts = {
+            name: count
+            for name, (_, count) in log_topics.numbers(connection, request.names).items()
+            if may_describe("topic", name)
+        }
+        if (name := request.group_id) is not None and may_describe("group", name):
+            stored = group_rows.load(connection, name)
+            if stored is not None:
+                group = core.coordinator.foresight(connection).group(stored)
+                # In a group of the new protocol, a rebalance may move only other members' partitions.
+                if isinstance(group, ConsumerGroup):
+                    generation = group.group_epoch
+                else:
+                    generation = group.generation_id if group.state is GroupState.STABLE else -1
+    return requests.Seen(counts, generation)
 
 
 @answers(requests.ListGroups)
@@ -462,7 +487,8 @@ def _sync_mixed(
     )
     group_rows.record(unit, group, after, now)
     group_rows.renew_session(unit, group.group_id, syncing, now)
-    assigned = migration.names_of(syncing.assigned, log_topics.by_number(unit))
+    names = log_topics.by_number(unit, {topic for topic, _ in syncing.assigned})
+    assigned = migration.names_of(syncing.assigned, names)
     return SyncGroupResult(
         True, PROTOCOL_TYPE, syncing.protocols[0][0], encode_assignment(assigned)
     )

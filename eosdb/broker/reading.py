@@ -151,6 +151,29 @@ def have_moved(core: Core, request: requests.HaveMoved) -> bool:
         return lag.have_moved(connection, request.listed, read_committed=read_committed)
 
 
+@answers(requests.Moved)
+def moved(core: Core, request: requests.Moved) -> list[TopicPartition]:
+    read_committed = reading.check_isolation_level(request.isolation_level)
+    with core.store.read() as connection:
+        may_read = core.authorizer.describes(connection, "read")
+        to_id = topics.ids(connection)
+        numbers = topics.numbers(connection, request.topic_ids)
+        present = {
+            name: positions
+            for name, positions in request.positions.items()
+            if name in numbers
+            and to_id(numbers[name][0]) == request.topic_ids[name]
+            and may_read("topic", name)
+        }
+        others = [
+            TopicPartition(name, partition)
+            for name, positions in request.positions.items()
+            if name not in present
+            for partition in positions
+        ]
+        return others + lag.moved(connection, present, read_committed=read_committed)
+
+
 @answers(requests.ListOffsets)
 def list_offsets(core: Core, request: requests.ListOffsets) -> OffsetAndTimestamp:
     tp = check_topic_partition(request.topic_partition)
@@ -194,21 +217,20 @@ def measure_lag(core: Core, request: requests.Lag) -> Lag:
 @answers(requests.TopicPartitions)
 def topic_partitions(core: Core, request: requests.TopicPartitions) -> dict[str, int]:
     with core.store.read() as connection:
+        may_describe = core.authorizer.describes(connection)
         return {
             name: count
             for name, (_, count) in topics.numbers(connection, request.names).items()
-            if request.every or core.authorizer.allows(connection, "describe", "topic", name)
+            if request.every or may_describe("topic", name)
         }
 
 
 @answers(requests.TopicMetadata)
 def topic_metadata(core: Core, request: requests.TopicMetadata) -> list[TopicMetadata]:
     with core.store.read() as connection:
-        return [
-            topic
-            for topic in topics.metadata(connection)
-            if core.authorizer.allows(connection, "describe", "topic", topic.name)
-        ]
+        may_describe = core.authorizer.describes(connection)
+        found = topics.metadata(connection, request.names)
+        return [topic for topic in found if may_describe("topic", topic.name)]
 
 
 @answers(requests.TopicNames)
@@ -222,7 +244,7 @@ def topic(core: Core, request: requests.Topic) -> TopicMetadata:
     name = request.topic
     check_text("topic", name, InvalidTopicExceptionError)
     with core.reading("describe", "topic", name) as connection:
-        matches = topics.metadata(connection, name)
+        matches = topics.metadata(connection, (name,))
         if matches:
             return matches[0]
         check_topic_name(name)
@@ -259,9 +281,13 @@ def wait_for_change(core: Core, request: requests.WaitForChange) -> int:
         due_ms = core.coordinator.next_for_readers(connection)
     if due_ms is not None and due_ms > now:
         timeout_ms = min(timeout_ms, due_ms - now)
+    elif due_ms is not None:
+        core.coordinator.serve_readers()
     with Listener(core.store, core.clock) as listener:
         version = listener.wait(request.version, timeout_ms, request.cancelled)
-    return core.store.data_version() if core.coordinator.serve_readers() else version
+    if version == request.version and core.coordinator.serve_readers():
+        version = core.store.data_version()
+    return version  # After a change, what is due holds the next read, which does it.
 
 
 @answers(requests.DeleteRecords)

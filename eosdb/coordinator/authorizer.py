@@ -119,14 +119,14 @@ class Authorizer:
         acls = () if self._unstoppable else load(source)
         return not acls or allowed(acls, self.principal, operation, resource_type, name)
 
-    def describes(self, source: Source) -> Callable[[str, str], bool]:
+    def describes(self, source: Source, operation: str = "describe") -> Callable[[str, str], bool]:
         """Return a function that tells, for a resource type and name, whether the principal may describe
-        the resource. The ACLs are read once, for reports about many resources."""
+        the resource, or do another operation. The ACLs are read once, for answers about many resources."""
         acls = () if self._unstoppable else load(source)
 
         @cache
         def answer(resource_type: str, name: str) -> bool:
-            return not acls or allowed(acls, self.principal, "describe", resource_type, name)
+            return not acls or allowed(acls, self.principal, operation, resource_type, name)
 
         return answer
 

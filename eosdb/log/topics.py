@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
@@ -47,6 +48,8 @@ _SCHEDULED: Final = """
     WHERE p.topic = ?
 """
 """The scheduled records of a topic that wait, including records of open transactions."""
+_NAMES: Final = "SELECT topic_id, topic FROM topics"
+_NAMES_OF: Final = f"{_NAMES} WHERE topic_id IN (SELECT value FROM json_each(?))"
 _SEVERAL: Final = 30
 """Reading all topics costs less than looking up more than so many."""
 _WITHOUT_INDEX: Final = "SELECT 1 FROM topics NOT INDEXED WHERE topic = ?"
@@ -183,14 +186,11 @@ def unknown_id(topic_id: UUID) -> UnknownTopicIdError:
     return UnknownTopicIdError(f"there is no topic with the id {topic_id}")
 
 
-def metadata(source: Source, name: str | None = None) -> list[TopicMetadata]:
-    """The metadata of every topic, or of this topic only. The topic id follows from the file's id and the
-    topic's number, so it is never reused."""
-    to_id = ids(source)
-    if name is not None:
-        row = _row(source, name)
-        return [] if row is None else [TopicMetadata(name, to_id(row[0]), row[1])]
-    return [TopicMetadata(it, to_id(number), n) for it, (number, n) in numbers(source).items()]
+def metadata(source: Source, names: Collection[str] | None = None) -> list[TopicMetadata]:
+    """The metadata of every topic, or of each of `names` that exists. The topic id follows from the file's
+    id and the topic's number, so it is never reused."""
+    to_id, found = ids(source), numbers(source, names)
+    return [TopicMetadata(name, to_id(number), count) for name, (number, count) in found.items()]
 
 
 @reads("topics")
@@ -221,8 +221,11 @@ def check_still_there(source: Source, held: Mapping[str, int], done: str) -> Non
             raise UnknownTopicIdError(f"topic {name!r} was deleted and recreated meanwhile; {done}")
 
 
-def by_number(source: Source) -> dict[int, str]:
-    return dict(source.execute("SELECT topic_id, topic FROM topics").fetchall())
+def by_number(source: Source, numbers: Collection[int] | None = None) -> dict[int, str]:
+    """The names of all topics, or of those of these numbers, by number."""
+    if numbers is None:
+        return dict(source.execute(_NAMES).fetchall())
+    return dict(source.execute(_NAMES_OF, (json.dumps([*numbers]),)).fetchall())
 
 
 def partition_count(source: Source, name: str) -> int | None:

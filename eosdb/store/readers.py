@@ -52,6 +52,7 @@ class Readers:
         """Held while reading is suspended."""
         self._woken = threading.Lock()
         self._watcher: sqlite3.Connection | None = None
+        self._watchers = 0
         self._watcher_lock = threading.Lock()
         self._opening = threading.Lock()
 
@@ -76,9 +77,10 @@ class Readers:
                 self._check_open()
                 self._files.check_database()
                 if self._watcher is None:
-                    self._watcher = self._open()
+                    self._watcher, self._watchers = self._open(), self._watchers + 1
                 version: int = self._watcher.execute("PRAGMA data_version").fetchone()[0]
-                return version
+                # Another connection counts from its own beginning.
+                return version + (self._watchers << 32)
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
 

@@ -28,12 +28,13 @@ from eosdb.model.reports import Lag
 from eosdb.model.requests import (
     DataVersion,
     ListOffsets,
+    Look,
     OffsetCommit,
+    Seen,
     Topic,
     TopicMetadata,
-    TopicPartitions,
 )
-from eosdb.model.validation import check_topic_partitions
+from eosdb.model.validation import check_text, check_topic_partitions
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -80,6 +81,10 @@ class Consumer(Closeable, Generic[Key, Value]):
         now = clock.monotonic_ms()
         self._next_auto_commit_ms = now + self._settings.auto_commit_interval_ms
         self._next_look_ms = now + self._settings.metadata_max_age_ms
+        self._counts: Mapping[str, int] | None = None
+        """Without a group: the numbers of partitions of which all are assigned."""
+        self._version: int | None = None
+        """The data version before the last pass over the partitions; None if that is unknown."""
         self._woken = False  # Set without a lock, because a signal handler may call `wakeup`.
         self._closed = False
 
@@ -101,25 +106,26 @@ class Consumer(Closeable, Generic[Key, Value]):
         named topic does not exist, and the errors of a group that cannot be joined.
         """
         self._check_open()
-        existing, older = self._broker.ask(TopicMetadata()), self._fetcher.older or {}
+        named: tuple[str, ...] | None = None
+        if not isinstance(topics, re.Pattern):
+            named = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+            for topic in named:
+                check_text("topic", topic, errors.InvalidTopicExceptionError)
+        existing, older = self._broker.ask(TopicMetadata(named)), self._fetcher.older or {}
         counts = {topic.name: topic.partitions for topic in existing}
-        if isinstance(topics, re.Pattern):
-            subscription: tuple[str, ...] | re.Pattern[str] = topics
-        else:
-            subscription = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
-            for topic in subscription:
-                # Topics in `read_whole` need not exist yet: a processor creates its own later.
-                if topic not in self._fetcher.read_whole:
-                    counts[topic] = self._broker.ask(Topic(topic)).partitions
+        for topic in named or ():
+            # Topics in `read_whole` need not exist yet: a processor creates its own later.
+            if topic not in self._fetcher.read_whole:
+                counts[topic] = self._broker.ask(Topic(topic)).partitions
         if self._subscription is None and self._cursors:
             self._partitions.replace(())
-        self._subscription = subscription
+        self._subscription = topics if isinstance(topics, re.Pattern) else named
         self._fetcher.older = {
             t.topic_id: older.get(t.topic_id, 0) if t.name in self._topics else t.partitions
             for t in existing
         }
         self._partitions.listen(on_assign, on_revoke, on_lost)
-        self._look(counts)
+        self._match(counts)
         self._advance()
 
     def unsubscribe(self) -> None:
@@ -131,6 +137,7 @@ class Consumer(Closeable, Generic[Key, Value]):
             if self._membership is not None and self._subscription is not None:
                 self._membership.leave()
             self._subscription, self._topics, self._fetcher.older = None, (), None
+            self._counts = None
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without group assignment. Raises UnknownTopicOrPartitionError."""
@@ -158,7 +165,7 @@ class Consumer(Closeable, Generic[Key, Value]):
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Return records of these partitions again."""
         for tp in partitions:
-            self._cursor(tp).paused = False
+            self._cursor(tp).resume()
 
     def paused(self) -> set[TopicPartition]:
         """The assigned partitions that are paused."""
@@ -199,14 +206,17 @@ class Consumer(Closeable, Generic[Key, Value]):
         if now >= self._next_auto_commit_ms:
             self._auto_commit()
         deadline = now + timeout_ms
-        version: int | None = None
+        version, self._version = self._version, None
+        is_read = version is not None and deadline > now
         while True:
             # Look for new topics before `collect`: a failure after it would lose the records.
             if self._subscription is not None and now >= self._next_look_ms:
-                self._look(self._present())
+                self._look()
             come_back = self._advance()
             try:
-                parts = self._fetcher.collect(limit)
+                # At the end of every partition, `wait_for_change` knows whether there is anything new.
+                at_end = is_read and self._fetcher.is_at_end()
+                parts = [] if at_end else self._fetcher.collect(limit)
             except errors.UnknownTopicOrPartitionError:
                 if not self._drop_deleted():
                     raise
@@ -216,12 +226,15 @@ class Consumer(Closeable, Generic[Key, Value]):
                 count = sum(map(len, parts))
                 assert 0 < count <= limit, count
                 self._metrics.count("records-consumed", count)
+                self._version = version
                 return parts
-            if self._subscription is not None and self._look(self._present()):
+            if self._look():
                 continue
             self._check_woken()
             if now >= deadline:
+                self._version = version
                 return []
+            is_read = False
             if version is None:
                 # Read before the fetch: if the fetch is empty, any later write changes the version.
                 version = self._broker.ask(DataVersion())
@@ -424,17 +437,24 @@ class Consumer(Closeable, Generic[Key, Value]):
             return None
         return self._membership.advance(self._topics)
 
-    def _present(self) -> Mapping[str, int]:
-        """The topics that the subscription and the group's other members may match, with their numbers of
-        partitions."""
-        if isinstance(self._subscription, re.Pattern):
-            return self._broker.ask(TopicPartitions())
+    def _see(self) -> Seen:
+        """The topics that the subscription and the group's other members may match, and the group."""
         assigned = () if self._membership is None else self._membership.counted()
-        return self._broker.ask(TopicPartitions({*(self._subscription or ()), *assigned}))
+        names = None
+        if not isinstance(self._subscription, re.Pattern):
+            names = {*(self._subscription or ()), *assigned}
+        return self._broker.ask(Look(names, self._group_id))
 
-    def _look(self, counts: Mapping[str, int]) -> bool:
-        """Update the topics that the subscription matches. Returns whether topics or partitions have
-        changed."""
+    def _look(self) -> bool:
+        """Update the topics that the subscription matches. Returns whether these, their partitions or the
+        group have changed."""
+        if self._subscription is None:
+            return False
+        counts, generation = self._see()
+        has_changed = self._match(counts)
+        return (self._membership is not None and self._membership.look(generation)) or has_changed
+
+    def _match(self, counts: Mapping[str, int]) -> bool:
         subscription = self._subscription
         if subscription is None:
             return False
@@ -445,17 +465,21 @@ class Consumer(Closeable, Generic[Key, Value]):
         else:
             self._topics = subscription
         if self._membership is not None:
-            has_changed = self._membership.check_partitions(counts) or before != self._topics
-            return self._membership.look() or has_changed
+            return self._membership.check_partitions(counts) or before != self._topics
+        if before == self._topics and counts == self._counts:
+            return False
         tps = {TopicPartition(t, p) for t in self._topics for p in range(counts.get(t, 0))}
-        return self._partitions.replace(tps)
+        has_changed = self._partitions.replace(tps)
+        self._counts = counts
+        return has_changed
 
     def _drop_deleted(self) -> bool:
         """Drop partitions of deleted topics, if they came from a subscription."""
         if self._subscription is None:
             return False
-        counts = self._present()
+        counts = self._see().counts
         gone = [tp for tp in self._cursors if tp.partition >= counts.get(tp.topic, 0)]
+        self._counts = None
         if gone:
             self._partitions.revoke(gone, lost=True)
         return bool(gone)

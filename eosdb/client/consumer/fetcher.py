@@ -18,7 +18,7 @@ from eosdb.model.notices import catalog
 from eosdb.model.records.columns import COLUMNS, PartitionColumns, columns_of, piece
 from eosdb.model.records.garbage import without_garbage_collection
 from eosdb.model.records.serializing import Deserializer, as_far_as_it_goes
-from eosdb.model.requests import FetchData, LeaderEpochs, ListOffsets, Topic
+from eosdb.model.requests import FetchData, LeaderEpochs, ListOffsets, Moved, Topic
 from eosdb.model.values import (
     EARLIEST,
     LATEST,
@@ -90,6 +90,8 @@ class AssignedPartitions:
 
 
 _FETCH_RECORDS: Final = 2_000
+_SEVERAL: Final = 8
+"""One question about more partitions than these costs less than a fetch from each."""
 _new: Final = tuple.__new__
 _shown: Final[Callable[[StoredRows], tuple[Sequence[Any], ...]]] = attrgetter(*COLUMNS)
 
@@ -100,6 +102,7 @@ class Cursor:
     __slots__ = (
         "_block",
         "_next",
+        "end_turn",
         "fetch_offset",
         "fetched_end",
         "paused",
@@ -112,6 +115,8 @@ class Cursor:
         self.position: int | None = None
         self.fetch_offset = 0
         self.fetched_end = 0
+        self.end_turn = -1
+        """The last turn of the fetcher in which the end of the partition was reached."""
         self.paused = False
         self.topic_id: UUID | None = None
         """The topic id of the position; None before its look-up."""
@@ -126,8 +131,16 @@ class Cursor:
 
     def seek(self, offset: int) -> None:
         self.position = self.fetch_offset = offset
-        self.was_made_anew = False
+        self.was_made_anew, self.end_turn = False, -1
         self._empty()
+
+    def resume(self) -> None:
+        self.paused, self.end_turn = False, -1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a fetch is needed for the next records."""
+        return self._block is None
 
     def begin_anew(self) -> None:
         """Reset a position in a deleted topic."""
@@ -191,14 +204,16 @@ class Fetcher:
     def collect(self, limit: int) -> list[PartitionColumns]:
         """Return records of all partitions, beginning with another partition at each call. If an error
         follows some records, the records are returned, and the next call raises the error."""
+        self._turn += 1
         self.locate([tp for tp, cursor in self.cursors.items() if cursor.position is None])
         tps = [
             tp
             for tp, cursor in self.cursors.items()
             if cursor.position is not None and not cursor.paused
         ]
+        if len(tps) > _SEVERAL:
+            tps = self._not_at_end(tps)
         collected: list[PartitionColumns] = []
-        self._turn += 1
         try:
             with nullcontext() if self._calls_the_user else without_garbage_collection():
                 for i in range(len(tps)):
@@ -209,6 +224,30 @@ class Fetcher:
             if not collected or is_of_a_signal(error):
                 raise
         return collected
+
+    def is_at_end(self) -> bool:
+        """Whether the last `collect` has reached the end of every partition that is not paused."""
+        return all(c.paused or c.end_turn == self._turn for c in self.cursors.values())
+
+    def _not_at_end(self, tps: list[TopicPartition]) -> list[TopicPartition]:
+        """Those of many partitions that may have something to read, found by one question."""
+        ids: dict[str, UUID] = {}
+        positions: dict[str, dict[int, int]] = {}
+        asked: list[tuple[TopicPartition, Cursor]] = []
+        for tp in tps:
+            cursor = self.cursors[tp]
+            if not cursor.is_empty or (topic_id := cursor.topic_id) is None:
+                continue
+            # Beside a partition of the recreated topic, those of the older one are read one by one.
+            if ids.setdefault(tp.topic, topic_id) == topic_id:
+                positions.setdefault(tp.topic, {})[tp.partition] = cursor.fetch_offset
+                asked.append((tp, cursor))
+        level = self._settings.isolation_level
+        moved = {*self._broker.ask(Moved(positions, ids, level))}
+        for tp, cursor in asked:
+            if tp not in moved:
+                cursor.end_turn = self._turn
+        return [tp for tp in tps if self.cursors[tp].end_turn != self._turn]
 
     def _collect_from(
         self, tp: TopicPartition, cursor: Cursor, limit: int, collected: list[PartitionColumns]
@@ -236,6 +275,8 @@ class Fetcher:
                         break  # The topic was recreated; the next poll returns the new topic's records.
                     self._begin_anew(tp, cursor)
                     is_at_end = cursor.position is None
+        if is_at_end and cursor.is_empty:
+            cursor.end_turn = self._turn
         return count
 
     def _begin_anew(self, tp: TopicPartition, cursor: Cursor) -> None:

@@ -21,7 +21,6 @@ from eosdb.client.consumer.fetcher import AssignedPartitions
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.transport import Presence, presence
 from eosdb.errors import (
-    ApiError,
     DatabaseClosedError,
     EosdbError,
     FencedInstanceIdError,
@@ -40,7 +39,6 @@ from eosdb.model.protocol.consumer_protocol import (
     encode_assignment,
 )
 from eosdb.model.requests import (
-    DescribeGroup,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -49,8 +47,6 @@ from eosdb.model.requests import (
 )
 from eosdb.model.values import (
     ConsumerGroupMetadata,
-    GroupState,
-    GroupType,
     JoinGroupMember,
     JoinGroupResult,
     TopicPartition,
@@ -146,21 +142,13 @@ class Membership:
                 return self._ask_again_ms
             self._step()
 
-    def look(self) -> bool:
-        """Whether the group has news for this member; then the next `advance` sends a heartbeat. Reading
-        is cheap, so a waiting member notices a rebalance before its next heartbeat."""
+    def look(self, generation: int | None) -> bool:
+        """Whether the group, now of this generation (`Seen`), has news for this member; then the next
+        `advance` sends a heartbeat. Looking is cheap, so a waiting member notices a rebalance before its
+        next heartbeat. If the generation is unknown, that heartbeat raises the error."""
         with self._lock:
-            if self._phase is not Phase.STABLE or self._must_rejoin:
-                return False
-            try:
-                group = self._requests.ask(DescribeGroup(self._held.group_id))
-            except ApiError:
-                return False  # The next heartbeat raises the error.
-            # In a group of the new protocol, a rebalance may move only other members' partitions.
-            is_settled = (
-                group.state == GroupState.STABLE.value or group.group_type is GroupType.CONSUMER
-            )
-            if group.generation_id == self._generation_id and is_settled:
+            is_member = self._phase is Phase.STABLE and not self._must_rejoin
+            if not is_member or generation in (None, self._generation_id):
                 return False
             self._next_heartbeat_ms = self._clock.monotonic_ms()
             return True

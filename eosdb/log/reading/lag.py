@@ -26,8 +26,8 @@ _ON: Final = "ON topic = named.key AND partition = place.key"
 _END: Final = {True: "last_stable_offset", False: "log_end_offset"}
 """The column of the end, by whether only committed data is read."""
 _MOVED: Final = {
-    read_committed: f"SELECT EXISTS (SELECT 1 FROM {_PLACES} LEFT JOIN partitions {_ON} "
-    f"WHERE {end} IS NOT place.value)"
+    read_committed: f"SELECT named.key, CAST(place.key AS INT) FROM {_PLACES} "
+    f"LEFT JOIN partitions {_ON} WHERE {end} IS NOT place.value"
     for read_committed, end in _END.items()
 }
 _AT_END: Final = {
@@ -47,7 +47,15 @@ def listed(offsets: Mapping[TopicPartition, int]) -> str:
 def have_moved(connection: sqlite3.Connection, ends: str, *, read_committed: bool) -> bool:
     """Whether any partition's end differs from `ends`, or a partition is gone. The rows are not checked
     here: the reader reads and checks them next."""
-    return bool(connection.execute(_MOVED[read_committed], (ends,)).fetchone()[0])
+    return connection.execute(_MOVED[read_committed], (ends,)).fetchone() is not None
+
+
+def moved(
+    connection: sqlite3.Connection, ends: Mapping[str, Mapping[int, int]], *, read_committed: bool
+) -> list[TopicPartition]:
+    """Like `have_moved`, but return these partitions."""
+    rows = connection.execute(_MOVED[read_committed], (json.dumps(ends),))
+    return [*map(TopicPartition._make, rows)]
 
 
 def idle(
