@@ -36,21 +36,72 @@ SMALL: Final[dict[str, Scope]] = {
         Transactions,
         {"versions": (2,), "last_epoch": 2, "transactions": 3, "losses": 1, "repeats": 1},
     ),
+    "aborts by version 1": (Transactions, {"versions": (1,), "aborts": 1, "losses": 1}),
     "ids expire": (Transactions, {"expiries": 1, "timeouts": 1}),
-    "a new life": (Transactions, {"versions": (2,), "copies": 1, "losses": 1}),
+    "a new life": (Transactions, {"copies": 1}),
+    "eager": (Groups, {"members": ("e", "e"), "expiries": 1}),
     "eager and new": (Groups, {"members": ("e", "n"), "leaves": 1, "lates": 1}),
     "cooperative and new": (Groups, {"members": ("c", "n"), "expiries": 1}),
     "static and cooperative": (Groups, {"members": ("C", "c"), "overdues": 1}),
-    "static and new": (Groups, {"members": ("C", "n"), "leaves": 1, "deaths": 1}),
-    "new protocol": (Groups, {"members": ("N", "n"), "deaths": 1, "lates": 1}),
+    "static and new": (Groups, {"members": ("CC", "n"), "deaths": 1}),
+    "new protocol": (Groups, {"members": ("NN", "n"), "leaves": 1, "lates": 1}),
     "to the new protocol": (Groups, {"members": ("cn", "c"), "leaves": 1}),
-    "to the classic protocol": (Groups, {"members": ("nc", "c"), "leaves": 1, "lates": 1}),
-    "a processor": (Process, {"size": 2, "faults": 1, "fails": 1}),
-    "postponed": (Process, {"records": 1, "postpones": 1, "advances": 1}),
-    "retried": (Process, {"records": 1, "fails": 1, "advances": 1, "jumps": 1}),
-    "two processors": (Process, {"copies": 2, "partitions": 2, "faults": 1}),
+    "to the classic protocol": (Groups, {"members": ("nc", "c"), "leaves": 1}),
+    "a processor": (Process, {"size": 2, "faults": 1}),
+    "two processors": (Process, {"copies": 2, "partitions": 2, "expiries": 1}),
+    "tried twice": (Process, {"attempts": 2, "retries": False, "fails": 2}),
+    "retried": (Process, {"records": 1, "fails": 2, "advances": 2}),
+    "postponed": (Process, {"postpones": 2, "advances": 1}),
+    "postponed under faults": (Process, {"records": 1, "postpones": 1, "faults": 1}),
+    "the clock jumps": (Process, {"records": 1, "fails": 1, "jumps": 1}),
 }
-LARGE: Final[dict[str, Scope]] = {}
+LARGE: Final[dict[str, Scope]] = {
+    "one id, all faults": (
+        Transactions,
+        {"versions": (1, 2), "losses": 1, "timeouts": 1, "crashes": 1},
+    ),
+    "one id, late requests": (Transactions, {"losses": 1, "timeouts": 1, "repeats": 1}),
+    "two ids, late requests": (
+        Transactions,
+        {"versions": (1, 2), "one_id": False, "repeats": 1, "crashes": 1},
+    ),
+    "one id, last epochs": (
+        Transactions,
+        {"last_epoch": 2, "transactions": 2, "losses": 1, "timeouts": 1},
+    ),
+    "one id, offsets": (
+        Transactions,
+        {"versions": (1, 2), "offsets": True, "crashes": 1, "timeouts": 1},
+    ),
+    "one id, two partitions": (
+        Transactions,
+        {"versions": (1, 2), "partitions": 2, "crashes": 1, "timeouts": 1},
+    ),
+    "one id, ids expire": (
+        Transactions,
+        {"versions": (1, 2), "expiries": 1, "losses": 1, "timeouts": 1},
+    ),
+    "two versions, a new life": (Transactions, {"versions": (2, 1), "copies": 1, "timeouts": 1}),
+    "cooperative": (Groups, {"members": ("c", "c"), "losses": 1, "expiries": 1, "lates": 1}),
+    "static restarts": (Groups, {"members": ("CC", "c"), "deaths": 1, "overdues": 1}),
+    "both change over": (Groups, {"members": ("cn", "cn"), "leaves": 2, "lates": 1}),
+    "both change back": (Groups, {"members": ("nc", "nc"), "leaves": 2, "lates": 1}),
+    "static changes over": (Groups, {"members": ("CN", "C"), "leaves": 1, "deaths": 1}),
+    "new restarts": (Groups, {"members": ("nn", "n"), "deaths": 1, "lates": 1, "overdues": 1}),
+    "mixed, late requests": (
+        Groups,
+        {"members": ("c", "n"), "deaths": 1, "losses": 1, "lates": 1},
+    ),
+    "two processors, all faults": (
+        Process,
+        {"copies": 2, "partitions": 2, "faults": 1, "fails": 1, "expiries": 1},
+    ),
+    "postponed, all faults": (
+        Process,
+        {"postpones": 1, "fails": 1, "faults": 1, "advances": 1},
+    ),
+    "the clock jumps twice": (Process, {"fails": 1, "postpones": 1, "advances": 1, "jumps": 2}),
+}
 _SCENARIO: Final = '''
 [name_me]
 scope = "{scope}"

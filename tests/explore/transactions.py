@@ -128,11 +128,9 @@ class Transactions(World):
 
     def _steps(self, name: str) -> list[str]:
         classic = self.versions[self.names.index(name[1])] == 1
-        steps = []
+        steps = (["join"] * classic + ["offsets"]) * self.offsets
         for p in range(self.partitions):
             steps += [f"add{p}"] * classic + [f"produce{p}"]
-        if self.offsets:
-            steps += ["join"] * classic + ["offsets"]
         return [*steps, "commit"]
 
     def _asks(self, c: Client) -> tuple[Any, ...] | None:
@@ -216,6 +214,8 @@ class Transactions(World):
             yield ("ask", i)
             if s.losses:
                 yield ("lose the answer", i)
+            if s.losses and s.repeats and c.step.startswith("produce"):
+                yield ("give up", i)
             if s.aborts and c.step == "commit" and not c.is_sent:
                 yield ("abort", i)
             if s.crashes and c.step in ("init", "commit", "abort"):
@@ -247,6 +247,8 @@ class Transactions(World):
             if what == "abort":
                 return self._with(s, c._replace(step="abort"))._replace(aborts=s.aborts - 1)
             kept = s._replace(sent=s.sent | {asked}) if s.repeats else s
+            if what == "give up":  # The request may arrive later.
+                return self._with(kept, c._replace(step="abort"))._replace(losses=s.losses - 1)
             request = self._request(asked)
             if what == "crash between":
                 if not box.crash_between(request):
@@ -309,6 +311,10 @@ class Transactions(World):
             )
         pairs = [c.pair for c in s.clients if c.pair is not None and c.step != "dead"]
         require(len({*pairs}) == len(pairs), f"two producers have the same epoch: {pairs}")
+        is_alone = len(s.clients) == 1 and (s.repeats, s.timeouts, s.expiries, now["lives"]) == (
+            self.repeats, self.timeouts, self.expiries, 0
+        )  # fmt: skip
+        require(not is_alone or s.clients[0].step != "dead", "a producer is fenced by nobody")
         outcomes = fates(self.box)
         for record, found in outcomes.items():
             require(found.count("C") <= 1, f"{record!r} is committed twice")
