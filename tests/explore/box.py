@@ -29,7 +29,7 @@ START_MS: Final = 1_700_000_000_000
 _TABLES: Final = (
     "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT GLOB 'sqlite_*' ORDER BY name"
 )
-_GUARDS: Final = "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'"
+_GUARDS: Final = "SELECT name FROM sqlite_schema WHERE type = 'trigger'"
 
 
 class Crash(Exception):
@@ -197,18 +197,21 @@ class Box:
         names = [name for (name,) in self.rows(_TABLES)]
         return {name: self.rows(f"SELECT * FROM {name}") for name in names}
 
+    def unguard(self) -> None:
+        """Before `freeze`: `restore` must delete what the file's triggers protect."""
+        with contextlib.closing(sqlite3.connect(self.path)) as connection, connection:
+            for (name,) in connection.execute(_GUARDS).fetchall():
+                connection.execute(f"DROP TRIGGER {name}")
+
     def restore(self, copy: dict[str, list[tuple[Any, ...]]]) -> None:
         """The file is the copy again, and begins a new life."""
-        guards = self.rows(_GUARDS)
-        for name, _ in guards:
-            self.connection.execute(f"DROP TRIGGER {name}")
-        for name in copy:
+        for name, rows in copy.items():
+            if self.rows(f"SELECT * FROM {name}") == rows:
+                continue
             self.connection.execute(f"DELETE FROM {name}")
-        for name, rows in ((name, rows) for name, rows in copy.items() if rows):
-            marks = ",".join("?" * len(rows[0]))
-            self.connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
-        for _, guard in guards:
-            self.connection.execute(guard)
+            if rows:
+                marks = ",".join("?" * len(rows[0]))
+                self.connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
         self.crash()
         self._write(lambda unit: new_life.begin(unit, self.leadership, self.clock.time_ms()))
         self._note("box.restore(copy)")

@@ -38,6 +38,7 @@ _TABLES: Final = (
     "SELECT 'end', partition_id, log_end_offset, last_stable_offset, first_unstable_offset FROM partitions",
     """SELECT partition_id, "offset", control, 'pid-' || printf('%015d', producer_id), producer_epoch,
     sequence, value FROM records""",
+    "SELECT 'next', 'pid-' || printf('%015d', value) FROM counters WHERE name = 'next_producer_id'",
     "SELECT group_id, topic, partition, committed_offset FROM group_offsets",
     """SELECT 'pid-' || printf('%015d', producer_id), group_id, partition, "offset", producer_epoch
     FROM pending_group_offsets""",
@@ -109,6 +110,8 @@ class Transactions(World):
 
     def prepare(self) -> None:
         self.box.db.admin.create_topic(TOPIC, self.partitions)
+        if self.copies:
+            self.box.unguard()
         self.names = "ab"[: len(self.versions)]
         if len({*self.versions}) == 1 and len(self.versions) == 2:
             self.symmetries = ({}, {"a": "b", "b": "a"})
