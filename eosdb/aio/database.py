@@ -8,13 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
+import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterator,
+    Sequence,
+)
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
 from functools import partial, wraps
-from typing import Any, Concatenate, Final, Never, NoReturn, ParamSpec, TypeAlias, TypeVar, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Never,
+    NoReturn,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+)
 
 from eosdb.aio.block import AsyncUserTransaction, BlockTurn, HeldBlock
 from eosdb.aio.consumer import AsyncConsumer, PolledConsumer
@@ -40,11 +61,15 @@ from eosdb.client.transport import DirectTransport
 from eosdb.database import Database, Topics
 from eosdb.database import connect as open_database
 from eosdb.errors import ConfigError, IllegalStateError
-from eosdb.model.answers import Parameters
+from eosdb.model.answers import Parameters, QueryResult, Row
 from eosdb.model.clock import SystemClock
 from eosdb.model.config import check_by_name, checked_settings, keywords_of
 from eosdb.model.reports import ProcessReport
 from eosdb.model.values import ConsumerRecord, Key, MadeKey, MadeValue, Value
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
 
 Outcome: TypeAlias = Awaitable[Results] | AsyncIterator[Result]
 AsyncHandlers: TypeAlias = (
@@ -54,6 +79,31 @@ AsyncHandlers: TypeAlias = (
     | Callable[[list[ConsumerRecord[Key, Value]], AsyncUserTransaction], Outcome]
 )
 """Handlers of `AsyncDatabase.process`: `async def` functions, or plain ones."""
+
+
+_finishing: Final[list[Callable[[], object]]] = []
+"""What SIGTERM calls: the ends of all runs of the main thread's loop."""
+
+
+@contextmanager
+def finished_by_sigterm(
+    loop: asyncio.AbstractEventLoop, finish: Callable[[], object]
+) -> Iterator[None]:
+    """During the block, SIGTERM calls `finish`, unless the program handles it, or the loop is not that of
+    the main thread."""
+    is_free = bool(_finishing) or signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not is_free or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    if not _finishing:
+        loop.add_signal_handler(signal.SIGTERM, lambda: [each() for each in _finishing])
+    _finishing.append(finish)
+    try:
+        yield
+    finally:
+        _finishing.remove(finish)
+        if not _finishing:
+            loop.remove_signal_handler(signal.SIGTERM)
 
 
 class Processing:
@@ -66,7 +116,7 @@ class Processing:
         self._processor: Processor | None = None
         self._tasks = set[asyncio.Task[Any]]()
         """The tasks of the user's handler."""
-        self._is_stopping = False
+        self._is_stopping = self._is_finishing = False
         self.ended: Future[Any] | None = None
         """Done when the processor has left its group."""
 
@@ -78,7 +128,7 @@ class Processing:
 
         def run() -> ProcessReport:
             self._processor = processor = make(self._called())
-            if self._is_stopping:
+            if self._is_stopping or self._is_finishing:
                 processor.stop()
             return processor.run(until_idle_ms)
 
@@ -86,7 +136,8 @@ class Processing:
             self.ended = self._workers.post(run)
             ended = asyncio.wrap_future(self.ended, loop=self._home.loop)
             try:
-                return await outlived(ended)
+                with finished_by_sigterm(self._home.loop, self.finish):
+                    return await outlived(ended)
             except asyncio.CancelledError as cancelled:
                 if ended.done() and self._home.is_closed:
                     raise self._home.closed() from None
@@ -94,6 +145,12 @@ class Processing:
                 return await to_the_end(ended, cancelled)
         finally:
             self._workers.end()
+
+    def finish(self) -> None:
+        """Make the processor end after the records in hand."""
+        self._is_finishing = True
+        if self._processor is not None:
+            self._processor.stop()
 
     def stop(self) -> None:
         """Make the processor end, and cancel the user's handler. Call it in the loop's thread, or when
@@ -146,10 +203,35 @@ _THREADS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """All rows of a query, and the names of their columns."""
+    """All rows of a query, and the names of their columns. `all`, `first`, `one`, `df` and `arrow` are
+    those of `eosdb.QueryResult`, and may be called again."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
+    _types: Callable[[], Sequence[str]] = field(default=tuple, repr=False, compare=False)
+
+    def _result(self) -> QueryResult:
+        return QueryResult(self.columns, iter(self.rows), self._types)
+
+    def all(self) -> list[Row]:
+        """The rows."""
+        return self._result().all()
+
+    def first(self) -> Row | None:
+        """The first row, or None if there is none."""
+        return self._result().first()
+
+    def one(self) -> Row:
+        """The only row. Raises InvalidRequestError if there is none, or more than one."""
+        return self._result().one()
+
+    def df(self) -> pandas.DataFrame:
+        """The rows as a data frame (`QueryResult.df`)."""
+        return self._result().df()
+
+    def arrow(self) -> pyarrow.Table:
+        """The rows as an Arrow table (`QueryResult.arrow`)."""
+        return self._result().arrow()
 
 
 def _by_run(
@@ -276,8 +358,9 @@ class AsyncDatabase(Proxy[Database]):
         other or for `concurrency` at once, records of one key in order; its second parameter, if it has
         two, is an `AsyncUserTransaction`. A plain function is called in another thread.
 
-        Runs until the task is cancelled, or until the group is idle for `until_idle_ms`; then returns the
-        report. A cancellation cancels the handler, and takes effect when the transaction has been
+        Runs until SIGTERM, which finishes the records in hand, unless the program handles it itself; until
+        the task is cancelled; or until the group is idle for `until_idle_ms`. Then returns the report. A
+        cancellation cancels the handler, and takes effect when the transaction has been
         committed or rolled back; the next run continues there. Raises DatabaseClosedError when the database
         is closed meanwhile.
         """
@@ -302,13 +385,14 @@ class AsyncDatabase(Proxy[Database]):
     append_once = _by_run(Database.append_once)
 
     async def query(self, sql: str, parameters: Parameters = ()) -> Rows:
-        """Run one SQL statement that only reads, on its own snapshot, and return all rows. Raises
-        InvalidRequestError for statements that SQLite refuses or that write."""
+        """Run one SQL statement that only reads, on its own snapshot, and return all rows: `(await
+        db.query(sql)).one()`. Raises InvalidRequestError for statements that SQLite refuses or that
+        write."""
         self._home.check()
 
         def read() -> Rows:
             found = self._of.query(sql, parameters)
-            return Rows(found.columns, list(found.rows))
+            return Rows(found.columns, list(found.rows), found._types)
 
         return await self._readers.run(read)
 

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from eosdb.testing.exactly_once import Instance, NotExactlyOnceError, check_exactly_once
     from eosdb.testing.faulty_transport import FaultyTransport
     from eosdb.testing.kafka import KafkaDouble
+    from eosdb.testing.kafka_process import KafkaProcess
 
 __all__ = [
-    "Faults", "FaultyTransport", "Instance", "KafkaDouble", "ManualClock", "NotExactlyOnceError",
-    "check_exactly_once",
+    "Faults", "FaultyTransport", "Instance", "KafkaDouble", "KafkaProcess", "ManualClock",
+    "NotExactlyOnceError", "check_exactly_once",
 ]  # fmt: skip
 
 _HOMES = {
@@ -26,6 +27,7 @@ _HOMES = {
     "FaultyTransport": "eosdb.testing.faulty_transport",
     "Instance": "eosdb.testing.exactly_once",
     "KafkaDouble": "eosdb.testing.kafka",
+    "KafkaProcess": "eosdb.testing.kafka_process",
     "ManualClock": "eosdb.model.clock",
     "NotExactlyOnceError": "eosdb.testing.exactly_once",
     "check_exactly_once": "eosdb.testing.exactly_once",

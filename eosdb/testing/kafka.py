@@ -143,9 +143,9 @@ class KafkaDouble(str, Closeable):
     """The address of the cluster (`bootstrap.servers`), with methods to control it.
 
     It is a `str`, so clients, environments and command lines accept it unchanged, and a context manager
-    that closes the cluster. With `time_passes`, the clock also advances by itself; `config` are settings of
-    a `BrokerConfig`. Faults are requested by a request's name, Kafka's in snake_case:
-    `lose_response("end_txn")`.
+    that closes the cluster. With `time_passes`, the clock also advances by itself. A `clock` of yours is
+    advanced to the machine's time first. `config` are settings of a `BrokerConfig`. Faults are requested by
+    a request's name, Kafka's in snake_case: `lose_response("end_txn")`.
     """
 
     path: Final[Path]
@@ -162,9 +162,20 @@ class KafkaDouble(str, Closeable):
         double._reserved = reserved
         return double
 
-    def __init__(self, path: Path, *, time_passes: bool = False, **config: Any) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        time_passes: bool = False,
+        clock: ManualClock | None = None,
+        **config: Any,
+    ) -> None:
         self.path = path
-        self.clock = _RunningClock() if time_passes else ManualClock(SystemClock().time_ms())
+        now_ms = SystemClock().time_ms()
+        self.clock = _RunningClock() if time_passes else clock or ManualClock(now_ms)
+        self.clock.advance(
+            max(now_ms - self.clock.time_ms(), 0)
+        )  # Clients send this machine's time.
         self._config = replace(_BROKER, **config)
         self._faults = ServerFaults()
         self._port: int = self._reserved.getsockname()[1]

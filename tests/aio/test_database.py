@@ -18,6 +18,7 @@ import eosdb.aio
 from eosdb import ConfigError, DatabaseClosedError, IllegalStateError, ManualClock
 from eosdb.admin.admin import Admin
 from eosdb.aio import AsyncAdmin, AsyncDatabase
+from eosdb.errors import InvalidRequestError
 from tests.aio.running import Complaints, filled, no_thread_is_left, run_alone, threads
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -64,6 +65,19 @@ async def test_what_reads_and_what_administers(db: AsyncDatabase) -> None:
     assert not appended.skipped
     with pytest.raises(eosdb.errors.InvalidRequestError):
         await db.query("DELETE FROM records")
+
+
+async def test_rows_are_read_as_of_a_query_of_the_library_and_again(db: AsyncDatabase) -> None:
+    found = await db.query("SELECT 1 AS a, 'x' AS b UNION SELECT 2, 'y'")
+    for _ in range(2):
+        assert [row.as_dict() for row in found.all()] == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
+        first = found.first()
+        assert first is not None
+        assert first.b == "x"
+        assert found.df().b.tolist() == found.arrow()["b"].to_pylist() == ["x", "y"]
+    with pytest.raises(InvalidRequestError, match="more than one row"):
+        found.one()
+    assert (await db.query("SELECT 7 AS n")).one().n == 7
     with pytest.raises(eosdb.errors.TopicAlreadyExistsError):
         await db.admin.create_topic("t")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -322,6 +323,49 @@ async def test_a_run_that_waits_for_records_is_cancelled_at_once(db: AsyncDataba
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+async def test_sigterm_finishes_what_is_in_hand_in_all_runs_of_the_loop(db: AsyncDatabase) -> None:
+    await filled(db, 2)
+    begun, goes_on = set[str](), asyncio.Event()
+
+    async def handle(group: str, record: Record) -> bytes:
+        begun.add(group)
+        await goes_on.wait()
+        return record.value
+
+    await db.admin.create_topic("out")
+    runs = [
+        asyncio.create_task(db.process("t", partial(handle, group), "out", group_id=group))
+        for group in "ab"
+    ]
+    while len(begun) < 2:
+        await asyncio.sleep(0.01)
+    signal.raise_signal(signal.SIGTERM)
+    for _ in range(10):  # The loop reads the signal, and calls its handler.
+        await asyncio.sleep(0)
+    goes_on.set()
+    reports = await asyncio.gather(*runs)
+    assert [(report.processed, report.aborts) for report in reports] == [(1, 0), (1, 0)]
+    assert await values(db, "out") == ["0", "0"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+async def test_sigterm_is_left_to_a_program_that_handles_it(db: AsyncDatabase) -> None:
+    heard = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, heard.set)
+    try:
+        running = asyncio.create_task(db.process("t", lambda _: None, group_id="g"))
+        await asyncio.sleep(0)
+        signal.raise_signal(signal.SIGTERM)
+        await heard.wait()
+        assert not running.done()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 async def test_closing_the_database_ends_a_run(db: AsyncDatabase, tmp_path: Path) -> None:

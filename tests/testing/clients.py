@@ -94,7 +94,7 @@ def confluent_transactions(cluster: str, **settings: Any) -> confluent_kafka.Pro
     return producer
 
 
-def confluent_consumer(cluster: KafkaDouble, **settings: Any) -> confluent_kafka.Consumer:
+def confluent_consumer(cluster: str, **settings: Any) -> confluent_kafka.Consumer:
     """Of the group "g", from the beginning, committing nothing by itself."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
     return confluent_kafka.Consumer(

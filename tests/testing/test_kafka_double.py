@@ -420,3 +420,14 @@ def test_workers_of_xdist_share_no_cluster(tmp_path: Path) -> None:
     assert "12 passed" in done.stdout, done.stdout
     addresses = {path.name.partition(".")[0]: path.read_text() for path in tmp_path.glob("gw*.*")}
     assert len(set(addresses.values())) == len(addresses) == 3
+
+
+def test_the_fixtures_share_one_clock_at_the_machines_time(
+    eosdb_clock: eosdb.ManualClock, eosdb_db: eosdb.Database, eosdb_kafka: KafkaDouble
+) -> None:
+    assert eosdb_kafka.clock is eosdb_clock is eosdb_db.clock
+    assert abs(eosdb_clock.time_ms() - time.time() * 1000) < 3_600_000
+    COMMITS["confluent-kafka"](eosdb_kafka, ["1"])
+    eosdb_clock.advance(60_000)
+    assert eosdb_kafka.clock.time_ms() == eosdb_clock.time_ms()
+    assert stored(eosdb_kafka) == ["1"]
