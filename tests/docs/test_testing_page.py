@@ -44,4 +44,4 @@ def test_the_tests_that_the_pages_show_pass(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stdout
-    assert "9 passed" in done.stdout
+    assert "12 passed" in done.stdout
