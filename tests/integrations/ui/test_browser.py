@@ -139,6 +139,11 @@ def test_a_telephone_shows_key_value_and_what_is_behind(
             assert box is not None
             assert box["width"] > 30, (path, name)
             assert box["x"] + box["width"] <= 390, (path, name)
+    page.goto(f"http://127.0.0.1:{reading.port}/topics/orders/timeline")
+    frame = page.evaluate("document.querySelector('.scroll').getBoundingClientRect().right")
+    picture = page.evaluate("document.querySelector('svg.timeline').getBoundingClientRect().width")
+    assert frame <= 390
+    assert picture / 1_160 * 11 > 10, "the labels have ten pixels; the picture moves in its frame"
     context.close()
 
 
