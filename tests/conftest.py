@@ -29,8 +29,8 @@ FEW_LINES = 25
 _FOLDERS = itertools.count()
 
 # Machines are slow and crowded at times: how long an example takes says nothing.
-settings.register_profile("eosdb", deadline=None)
-settings.load_profile("eosdb")
+settings.register_profile("eosdb", deadline=None, max_examples=40)
+settings.register_profile("many", deadline=None, max_examples=1_000)
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -38,7 +38,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         pluginmanager.register(plugin)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("many" if config.option.seeds > 1 else "eosdb")
     # Hundreds of processes import eosdb: containers set this, and each would compile it anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False

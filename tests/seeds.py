@@ -22,7 +22,10 @@ KNOWN: Final[dict[str, list[int]]] = tomllib.loads(
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--seeds", type=int, default=1, help="how many random runs each random test makes"
+        "--seeds",
+        type=int,
+        default=1,
+        help="how many random runs each random test makes; 2 or more: also 1,000 examples",
     )
     parser.addoption(
         "--seed", type=int, default=None, help="the first seed; a fresh one by default"
