@@ -1,7 +1,7 @@
 """The write connection of a store: runs units from BEGIN to COMMIT, and checkpoints between units.
 
-The caller holds the writer mutex. `durability` is SQLite's `synchronous`. Under "full" a commit is fsynced,
-except for units that count only with a later, synced unit.
+The caller holds the writer mutex. `durability` is SQLite's `synchronous`. Under "full" a commit is fsynced
+under the mutex (decisions/0105), except for units that count only with a later, synced unit.
 """
 
 from __future__ import annotations
