@@ -271,8 +271,8 @@ def describe_group(core: Core, request: requests.DescribeGroup) -> GroupDescript
         return _described(group, log_topics.by_number(connection, numbers))
 
 
-@answers(requests.Look)
-def look(core: Core, request: requests.Look) -> requests.Seen:
+@answers(requests.TopicsAndGroup)
+def topics_and_group(core: Core, request: requests.TopicsAndGroup) -> requests.Seen:
     generation = None
     with core.store.read() as connection:
         may_describe = core.authorizer.describes(connection)

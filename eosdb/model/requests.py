@@ -320,7 +320,7 @@ class Moved(Question[list[TopicPartition]]):
 
 
 class Seen(NamedTuple):
-    """The answer to `Look`."""
+    """The answer to `TopicsAndGroup`."""
 
     counts: Mapping[str, int]
     """The topics that the principal may describe, with their numbers of partitions."""
@@ -329,7 +329,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Look(Question[Seen]):
+class TopicsAndGroup(Question[Seen]):
     """The topics of these names (None: all) and the group, on one snapshot."""
 
     names: Collection[str] | None

@@ -28,11 +28,11 @@ from eosdb.model.reports import Lag
 from eosdb.model.requests import (
     DataVersion,
     ListOffsets,
-    Look,
     OffsetCommit,
     Seen,
     Topic,
     TopicMetadata,
+    TopicsAndGroup,
 )
 from eosdb.model.validation import check_text, check_topic_partitions
 from eosdb.model.values import (
@@ -443,7 +443,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         names = None
         if not isinstance(self._subscription, re.Pattern):
             names = {*(self._subscription or ()), *assigned}
-        return self._broker.ask(Look(names, self._group_id))
+        return self._broker.ask(TopicsAndGroup(names, self._group_id))
 
     def _look(self) -> bool:
         """Update the topics that the subscription matches. Returns whether these, their partitions or the
