@@ -14,9 +14,17 @@ SCHEMA = """
 PRAGMA journal_mode=WAL;
 CREATE TABLE queue (id INTEGER PRIMARY KEY, value TEXT NOT NULL,
     status TEXT NOT NULL DEFAULT 'ready', claimed REAL);
-CREATE INDEX ready ON queue (status, id) WHERE status <> 'done';
+CREATE INDEX ready ON queue (status, id) WHERE status = 'ready';
+CREATE INDEX claimed ON queue (status, id) WHERE status = 'claimed';
 CREATE TABLE results (id INTEGER PRIMARY KEY, value TEXT NOT NULL);
 """
+"""SQLite uses a partial index only if the query repeats its condition: it scans for `status <> 'done'`."""
+NEXT = "SELECT id, value FROM queue WHERE status = 'ready' ORDER BY id LIMIT ?"
+CLAIM = (
+    "UPDATE queue SET status = 'claimed', claimed = ? WHERE id = coalesce("
+    "(SELECT id FROM queue WHERE status = 'claimed' AND claimed < ? ORDER BY id LIMIT 1), "
+    "(SELECT id FROM queue WHERE status = 'ready' ORDER BY id LIMIT 1)) RETURNING id, value"
+)
 
 
 class Table(Driver):
@@ -47,9 +55,7 @@ class Table(Driver):
         file, last, done = self.connect(), time.monotonic(), 0
         while done < limit:
             file.execute("BEGIN IMMEDIATE")
-            found = file.execute(
-                "SELECT id, value FROM queue WHERE status = 'ready' ORDER BY id LIMIT ?", (size,)
-            ).fetchall()
+            found = file.execute(NEXT, (size,)).fetchall()
             for number, value in found:
                 file.execute("INSERT INTO results (value) VALUES (?)", (handle(value),))
                 file.execute("UPDATE queue SET status = 'done' WHERE id = ?", (number,))
@@ -81,12 +87,8 @@ class Claims(Table):
     def work(self, handle: Handle, size: int, limit: int, idle_s: float) -> None:
         file, last, done = self.connect(), time.monotonic(), 0
         while done < limit:
-            claimed = file.execute(
-                "UPDATE queue SET status = 'claimed', claimed = ? WHERE id ="
-                " (SELECT id FROM queue WHERE status = 'ready' OR"
-                " (status = 'claimed' AND claimed < ?) ORDER BY id LIMIT 1)"
-                " RETURNING id, value", (time.time(), time.time() - self.lease_s),
-            ).fetchall()  # fmt: skip
+            now = time.time()
+            claimed = file.execute(CLAIM, (now, now - self.lease_s)).fetchall()
             for number, value in claimed:
                 result = handle(value)
                 file.execute("BEGIN IMMEDIATE")

@@ -5,12 +5,13 @@ Nothing is said about time.
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from benchmarks.why_not import __main__ as command
-from benchmarks.why_not import contract, faults, kills, servers
+from benchmarks.why_not import contract, faults, kills, servers, table
 from benchmarks.why_not.contract import Verdict, number_of, value_of
 from benchmarks.why_not.systems import NAMES, driver
 
@@ -44,6 +45,17 @@ def test_lines_of_code_are_counted_without_comments_and_docstrings() -> None:
 
 def test_a_tree_of_processes_has_all_descendants_and_no_others() -> None:
     assert servers.tree(2, {2: 1, 3: 2, 4: 3, 5: 1, 6: 5}) == {2, 3, 4}
+
+
+@pytest.mark.parametrize("statement", [table.NEXT, table.CLAIM])
+def test_the_table_finds_its_next_message_by_an_index(statement: str) -> None:
+    file = sqlite3.connect(":memory:")
+    file.executescript(table.SCHEMA)
+    parameters = (0.0,) * statement.count("?")
+    plan = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
+    assert any("ready (status=?)" in step for step in plan), plan
+    assert not any("SCAN queue" in step or "TEMP B-TREE" in step for step in plan), plan
+    file.close()
 
 
 @pytest.mark.parametrize("name", ["eosdb", "eosdb-normal", "table", "table-normal", "table-claims"])
