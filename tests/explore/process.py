@@ -34,8 +34,8 @@ from tests.simulation.model import require
 _POSTPONED: Final = postponed_topic("g")
 _HEARTBEAT_MS: Final = 3_000
 _DELAY_MS: Final = 1_000
+_TIMEOUT_MS: Final = 10_001
 _SESSION_MS: Final = 1_800_000
-_FAULTS: Final = ("lose the request", "lose the answer", "die")
 _MOST_CALLS: Final = 12
 _SKIPPED: Final = ("metrics", "_metrics", "_lock", "metric")
 _MEMBERS: Final = (
@@ -95,13 +95,15 @@ class State(NamedTuple):
 
 class Process(World):
     config: ClassVar[dict[str, Any]] = {"group_max_session_timeout_ms": _SESSION_MS}
-    sample = 40
+    sample = 6
     copies = 1
     records = 2
     partitions = 1
     size = 1
     attempts = 1
     retries = True
+    kinds: tuple[str, ...] = ("lose the request", "lose the answer", "die")
+    """The faults that may strike."""
     faults = fails = postpones = advances = jumps = expiries = 0
 
     def prepare(self) -> None:
@@ -153,11 +155,12 @@ class Process(World):
         for i in range(len(s.copies)):
             for outcome in outcomes:
                 yield ("step", i, outcome, "", -1)
-                for fault in _FAULTS if s.faults else ():
+                for fault in self.kinds if s.faults else ():
                     for at in range(_MOST_CALLS):
                         yield ("step", i, outcome, fault, at)
         if s.advances:
             yield ("advance", _HEARTBEAT_MS)
+            yield ("advance", _TIMEOUT_MS)
         if s.jumps:
             yield ("jump", 86_400_000)
             yield ("jump", -3_600_000)
@@ -239,7 +242,7 @@ class Process(World):
         fates(self.box)
         with self.box.trial():
             copies = self._copied(s.copies)
-            for turn in range(40):
+            for turn in range(60):
                 for one in copies:
                     one._attempt(partial(one._read_and_process, 0))
                 # At last it is as late as before the clock went back.
@@ -248,6 +251,7 @@ class Process(World):
                 for (member,) in self.box.rows("SELECT member_id FROM group_sessions"):
                     if member not in mine:
                         self.box.end_session(member)
+                self.check(s, None)
                 if len(self._committed("out")) + len(self._committed("dead")) == len(self.values):
                     return
             require(False, "the copies do not finish")

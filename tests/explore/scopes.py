@@ -26,8 +26,9 @@ SMALL: Final[dict[str, Scope]] = {
     ),
     "two producers of one id": (Transactions, {"losses": 1, "timeouts": 1}),
     "two versions of one id": (Transactions, {"versions": (1, 2), "crashes": 1}),
-    "offsets": (Transactions, {"versions": (2,), "offsets": True, "repeats": 1, "crashes": 1}),
+    "offsets": (Transactions, {"versions": (2,), "offsets": True, "aborts": 1, "crashes": 1}),
     "offsets by version 1": (Transactions, {"versions": (1,), "offsets": True, "repeats": 1}),
+    "two ids": (Transactions, {"one_id": False, "aborts": 1, "timeouts": 1}),
     "two partitions": (
         Transactions,
         {"versions": (2,), "partitions": 2, "losses": 1, "repeats": 1, "timeouts": 1},
@@ -39,20 +40,25 @@ SMALL: Final[dict[str, Scope]] = {
     "aborts by version 1": (Transactions, {"versions": (1,), "aborts": 1, "losses": 1}),
     "ids expire": (Transactions, {"expiries": 1, "timeouts": 1}),
     "a new life": (Transactions, {"copies": 1}),
+    "half in the copy": (Transactions, {"versions": (2,), "partitions": 2, "copies": 1}),
     "eager": (Groups, {"members": ("e", "e"), "expiries": 1}),
     "eager and new": (Groups, {"members": ("e", "n"), "leaves": 1, "lates": 1}),
     "cooperative and new": (Groups, {"members": ("c", "n"), "expiries": 1}),
     "static and cooperative": (Groups, {"members": ("C", "c"), "overdues": 1}),
-    "static and new": (Groups, {"members": ("CC", "n"), "deaths": 1}),
+    "static restarts": (Groups, {"members": ("CC", "c"), "deaths": 1}),
+    "static and new": (Groups, {"members": ("C", "n"), "leaves": 1}),
     "new protocol": (Groups, {"members": ("NN", "n"), "leaves": 1, "lates": 1}),
     "to the new protocol": (Groups, {"members": ("cn", "c"), "leaves": 1}),
     "to the classic protocol": (Groups, {"members": ("nc", "c"), "leaves": 1}),
-    "a processor": (Process, {"size": 2, "faults": 1}),
-    "two processors": (Process, {"copies": 2, "partitions": 2, "expiries": 1}),
+    "a processor": (Process, {"size": 3, "faults": 1}),
+    "two processors": (Process, {"copies": 2, "partitions": 2, "size": 3, "expiries": 1}),
     "tried twice": (Process, {"attempts": 2, "retries": False, "fails": 2}),
     "retried": (Process, {"records": 1, "fails": 2, "advances": 2}),
     "postponed": (Process, {"postpones": 2, "advances": 1}),
-    "postponed under faults": (Process, {"records": 1, "postpones": 1, "faults": 1}),
+    "postponed under faults": (
+        Process,
+        {"records": 1, "postpones": 1, "faults": 1, "advances": 1, "kinds": ("die",)},
+    ),
     "the clock jumps": (Process, {"records": 1, "fails": 1, "jumps": 1}),
 }
 LARGE: Final[dict[str, Scope]] = {
@@ -83,7 +89,7 @@ LARGE: Final[dict[str, Scope]] = {
     ),
     "two versions, a new life": (Transactions, {"versions": (2, 1), "copies": 1, "timeouts": 1}),
     "cooperative": (Groups, {"members": ("c", "c"), "losses": 1, "expiries": 1, "lates": 1}),
-    "static restarts": (Groups, {"members": ("CC", "c"), "deaths": 1, "overdues": 1}),
+    "static restarts, late joins": (Groups, {"members": ("CC", "c"), "deaths": 1, "overdues": 1}),
     "both change over": (Groups, {"members": ("cn", "cn"), "leaves": 2, "lates": 1}),
     "both change back": (Groups, {"members": ("nc", "nc"), "leaves": 2, "lates": 1}),
     "static changes over": (Groups, {"members": ("CN", "C"), "leaves": 1, "deaths": 1}),
@@ -100,7 +106,7 @@ LARGE: Final[dict[str, Scope]] = {
         Process,
         {"postpones": 1, "fails": 1, "faults": 1, "advances": 1},
     ),
-    "the clock jumps twice": (Process, {"fails": 1, "postpones": 1, "advances": 1, "jumps": 2}),
+    "the clock jumps twice": (Process, {"records": 1, "fails": 1, "postpones": 1, "jumps": 2}),
 }
 _SCENARIO: Final = '''
 [name_me]

@@ -21,7 +21,7 @@ SCENARIOS: Final = tomllib.loads(Path(__file__).with_name("scenarios.toml").read
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", scopes.SMALL)
+@pytest.mark.parametrize("name", scopes.SMALL, ids=lambda name: name.replace(" ", "_"))
 def test_no_promise_is_broken_in_any_state(name: str) -> None:
     found = scopes.explored(name, 600)
     assert found.violation is None, f"{found}\n{scopes.story(name, found.path)}"

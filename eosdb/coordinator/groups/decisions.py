@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from eosdb import errors
 from eosdb.model.protocol.consumer_protocol import (
@@ -75,7 +76,7 @@ def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Grou
     """The group after the member has joined, or a rebalance has begun for it (doJoinGroup). A rejoin with
     the same protocols causes no rebalance, except by the leader of a stable group, which may want another
     assignment. A static member that returns with a new member id takes over its place. Raises
-    InconsistentGroupProtocolError; UnknownMemberIdError for a static member that has lost partitions."""
+    InconsistentGroupProtocolError, and UnknownMemberIdError if a static member has lost partitions."""
     check_protocols(group, joining, protocol_type)
     current = group.member(joining.member_id)
     if current is None:
@@ -320,7 +321,8 @@ def check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
 def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms: int) -> Group:
     """The group after a static member has returned with a new member id; its old id is fenced. A
     rebalance begins only if the elected protocol or the member's topics change (Kafka: only for the
-    protocol). Other metadata, such as owned partitions, changes merely because the member was away."""
+    protocol), or if the member had partitions to give up: it cannot do so any more, and would have joined
+    again. Other metadata, such as owned partitions, changes merely because the member was away."""
     successor = joining._replace(assignment=holder.assignment)
     taken = _with(group, holder, successor)
     if group.leader == holder.member_id:
@@ -330,6 +332,7 @@ def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms
         group.state is GroupState.STABLE
         and elected_protocol(taken.members) == chosen
         and _topics(holder.metadata(chosen)) == _topics(joining.metadata(chosen))
+        and not _unassigned(holder, holder)
     ):
         return taken
     return _prepare(taken, joining.member_id, now_ms)
@@ -343,21 +346,20 @@ def _check_lost_nothing(group: Group, current: Member, joining: Member) -> None:
     anew; Kafka lets it join."""
     if current.group_instance_id is None:
         return  # No generation keeps a dynamic member that is away.
-    try:
-        known = _claims(current).union(decode_assignment(current.assignment))
-        lost = _claims(joining) - known
-    except ValueError:
-        return  # These are no consumers.
-    if lost:
+    if lost := _unassigned(joining, current) - _unassigned(current, current):
         raise errors.UnknownMemberIdError(
             f"group {group.group_id!r}: static member {joining.member_id!r} missed a generation, which "
             f"may have given {sorted(lost)} to others; join again as a new member"
         )
 
 
-def _claims(member: Member) -> frozenset[TopicPartition]:
-    owned = (decode_subscription(data).owned for _, data in member.protocols)
-    return frozenset[TopicPartition]().union(*owned)
+def _unassigned(joined: Member, stored: Member) -> frozenset[TopicPartition]:
+    """The partitions that a member claimed when it joined, without those that the leader assigned last."""
+    try:
+        owned = [decode_subscription(data).owned for _, data in joined.protocols]
+        return frozenset(chain(*owned)).difference(decode_assignment(stored.assignment))
+    except ValueError:
+        return frozenset()  # These are no consumers.
 
 
 def _topics(metadata: bytes) -> frozenset[str] | None:

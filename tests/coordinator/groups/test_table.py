@@ -80,8 +80,21 @@ def test_a_static_member_that_missed_a_generation_has_lost_what_this_gave_to_oth
     claimed = away._replace(protocols=_claiming(had), assignment=b"")
     group = replace(group, members=(claimed, other))
     decisions.join(group, claimed, "consumer", 0)
-    successor = away._replace(member_id="s2", protocols=_claiming([]))
-    assert decisions.join(group, successor, "consumer", 0).member("s2")
+
+
+def test_the_successor_of_a_static_member_that_had_to_give_up_partitions_begins_a_rebalance() -> (
+    None
+):
+    """Its predecessor would have joined again without them; now nobody else would ask for them."""
+    tps, other = (
+        [TopicPartition("t", 0), TopicPartition("t", 1)],
+        Member("b", protocols=_claiming([])),
+    )
+    for assigned, state in ((tps, "Stable"), (tps[:1], "PreparingRebalance")):
+        holder = Member("s", "i", protocols=_claiming(tps), assignment=encode_assignment(assigned))
+        group = Group("g", GroupState.STABLE, "consumer", "range", 2, "b", (holder, other))
+        successor = Member("s2", "i", protocols=_claiming([]))
+        assert decisions.join(group, successor, "consumer", 0).state.value == state
 
 
 def _claiming(tps: list[TopicPartition]) -> tuple[Assignor, ...]:
