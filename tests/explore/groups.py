@@ -80,6 +80,7 @@ class Groups(World):
         "group_consumer_max_session_timeout_ms": _SESSION_MS,
         "group_consumer_session_timeout_ms": _SESSION_MS,
     }
+    sample = 64
     members: tuple[str, ...] = ("c", "c")
     """For each consumer the protocols of its lives: e(ager), c(ooperative), n(ew); capital if static."""
     partitions = 2

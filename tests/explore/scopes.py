@@ -22,7 +22,7 @@ SMALL: Final[dict[str, Scope]] = {
     ),
     "one producer of version 1": (
         Transactions,
-        {"versions": (1,), "losses": 1, "repeats": 1, "timeouts": 1, "crashes": 1},
+        {"versions": (1,), "losses": 1, "repeats": 1, "timeouts": 1},
     ),
     "two producers of one id": (Transactions, {"losses": 1, "timeouts": 1}),
     "two versions of one id": (Transactions, {"versions": (1, 2), "crashes": 1}),
@@ -31,7 +31,7 @@ SMALL: Final[dict[str, Scope]] = {
     "two ids": (Transactions, {"one_id": False, "aborts": 1, "timeouts": 1}),
     "two partitions": (
         Transactions,
-        {"versions": (2,), "partitions": 2, "losses": 1, "repeats": 1, "timeouts": 1},
+        {"versions": (2,), "partitions": 2, "losses": 1, "timeouts": 1},
     ),
     "last epochs": (
         Transactions,
@@ -55,10 +55,6 @@ SMALL: Final[dict[str, Scope]] = {
     "tried twice": (Process, {"attempts": 2, "retries": False, "fails": 2}),
     "retried": (Process, {"records": 1, "fails": 2, "advances": 2}),
     "postponed": (Process, {"postpones": 2, "advances": 1}),
-    "postponed under faults": (
-        Process,
-        {"records": 1, "postpones": 1, "faults": 1, "advances": 1, "kinds": ("die",)},
-    ),
     "the clock jumps": (Process, {"records": 1, "fails": 1, "jumps": 1}),
 }
 LARGE: Final[dict[str, Scope]] = {
@@ -105,6 +101,10 @@ LARGE: Final[dict[str, Scope]] = {
     "postponed, all faults": (
         Process,
         {"postpones": 1, "fails": 1, "faults": 1, "advances": 1},
+    ),
+    "postponed under faults": (
+        Process,
+        {"records": 1, "postpones": 1, "faults": 1, "advances": 1, "kinds": ("die",)},
     ),
     "the clock jumps twice": (Process, {"records": 1, "fails": 1, "postpones": 1, "jumps": 2}),
 }
