@@ -18,6 +18,7 @@ from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import JsonView
 from eosdb.model.values import TopicPartition
 from eosdb.store.schema import guard
+from eosdb.store.schema.texts import ASCII_ALONE, as_text, is_not_utf8
 from eosdb.store.writing.table import Table
 from eosdb.store.writing.unit import Folding, Unit
 
@@ -131,43 +132,6 @@ def view_dropped(unit: Folding, event: ViewDropped, position: int) -> None:
     unit.change_views(f'DROP VIEW IF EXISTS "{event.name}"')
 
 
-_WIDTH: Final = 16
-
-
-def _is_not_utf8(value: str) -> str:
-    """SQL: whether a BLOB holds anything but UTF-8, which Python cannot read as text. SQLite decodes cut
-    and overlong sequences without an error, but their code points, encoded again, give other bytes.
-    Sixteen characters in a step cost a quarter of the time of one. U+FFFE and U+FFFF, no characters, count
-    too."""
-    sixteen = (
-        f"substr(CAST(substr({value}, %s, {4 * _WIDTH}) AS TEXT) || '{' ' * _WIDTH}', 1, {_WIDTH})"
-    )
-    after = "i + length(CAST(c AS BLOB))"
-    again = ", ".join(f"unicode(substr(c, {k}, 1))" for k in range(1, _WIDTH + 1))
-    return f"""EXISTS (
-                WITH RECURSIVE walk(i, c) AS (
-                    SELECT 1, {sixteen % 1}
-                    UNION ALL
-                    SELECT {after},
-                        {sixteen % after}
-                    FROM walk WHERE {after} <= length({value})
-                )
-                SELECT 1 FROM walk WHERE c <> char({again})
-                )"""
-
-
-_ASCII_ALONE: Final = "NOT GLOB '*[^' || char(1) || '-' || char(127) || ']*'"
-_KEY: Final = f"""CASE
-                WHEN key IS NULL THEN NULL
-                WHEN instr(key, X'00') THEN quote(key)
-                WHEN CAST(key AS TEXT) {_ASCII_ALONE} THEN CAST(key AS TEXT)
-                WHEN {_is_not_utf8("key")} THEN quote(key)
-                ELSE CAST(key AS TEXT)
-            END"""
-"""SQL: the key as text, with a short cut for ASCII; other bytes become an SQL literal, X'…'. A BLOB would
-make Datasette fail (its issue 2601), and would equal no text."""
-
-
 _EXACT: Final = 2**53 - 1
 """Floating point holds integers up to here exactly."""
 
@@ -196,7 +160,7 @@ FROM (
         SELECT
             CASE WHEN json_valid(CAST(value AS TEXT)) THEN CAST(value AS TEXT) END AS document,
             partition AS _partition, "offset" AS _offset, timestamp AS _timestamp,
-            {_KEY} AS _key
+            {as_text("key")} AS _key
         FROM committed_records
         WHERE topic = '{topic}'
     )
@@ -212,8 +176,8 @@ def _converted(value: str, type_name: str) -> str:
     """SQL: the value as this type, or NULL if that would change it."""
     if type_name in ("TEXT", "JSON"):
         text = f"CAST({value} AS TEXT)"
-        invalid = _is_not_utf8(f"CAST({value} AS BLOB)")
-        return f"CASE WHEN {value} {_ASCII_ALONE} OR NOT {invalid} THEN {text} END"
+        invalid = is_not_utf8(f"CAST({value} AS BLOB)")
+        return f"CASE WHEN {value} {ASCII_ALONE} OR NOT {invalid} THEN {text} END"
     # The comparison converts text that is a number as a whole.
     number = f"CAST({value} AS NUMERIC)"
     is_number = f"{value} = {number}"

@@ -25,7 +25,6 @@ from eosdb.model.config import BrokerConfig, guess
 from eosdb.model.reports import Diagnosis
 from eosdb.model.validation import check_whole
 from eosdb.model.values import TopicPartition
-from eosdb.testing.kafka_errors import error_of
 
 if TYPE_CHECKING:
     from eosdb.wire.messages import Response
@@ -223,6 +222,8 @@ class KafkaDouble(str, Closeable):
     def answer(self, api: str, error: type[ApiError] | str | int, times: int = 1) -> None:
         """Answer the next requests of this name with an error of Kafka's, without carrying them out. The
         error is a class of `eosdb`, or any name or number of Kafka's: "NOT_LEADER_OR_FOLLOWER", 6."""
+        from eosdb.testing.kafka_errors import error_of
+
         answered = error_of(error)
 
         def refuse(session: Session, carry_out: CarryOut) -> Response | None:

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 Get = Callable[[str], Any]
 METADATA = make_datasette.METADATA.read_text(encoding="utf-8")
 SHOP = json.loads(METADATA.replace("'now'", f"'{shop.NOW}'"))
-TEXTS = ("committed_records", "all_records", "scheduled_records")
+TEXTS = ("committed_records", "committed_texts", "all_records", "scheduled_records")
 RECORDS = {"committed_records": 13, "all_records": 25}
 
 

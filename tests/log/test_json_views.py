@@ -307,3 +307,26 @@ def test_what_can_be_no_view_is_refused(
 def test_a_view_needs_its_topic(flights: eosdb.Database) -> None:
     with pytest.raises(eosdb.UnknownTopicOrPartitionError):
         flights.admin.create_view("v", "nowhere", {"a": "TEXT"})
+
+
+def test_keys_and_values_are_text_beside_the_bytes(db: eosdb.Database) -> None:
+    """Also what is not UTF-8, which would end every query in Python."""
+    db.admin.create_topic("t")
+    given = [
+        (b"ann", b'{"total": 7}'),
+        ("Jürgen".encode(), b"\xff\xfe"),
+        (None, None),
+        (b"\0", b""),
+    ]
+    for key, value in given:
+        db.producer().send("t", value, key=key, timestamp=1_700_000_000_123).result()
+    found = db.query("SELECT * FROM committed_texts ORDER BY offset").all()
+    assert [(row.key, row.value) for row in found] == given
+    assert [(row.key_text, row.value_text) for row in found] == [
+        ("ann", '{"total": 7}'), ("Jürgen", "X'FFFE'"), (None, None), ("X'00'", ""),
+    ]  # fmt: skip
+    assert found[0].time == "2023-11-14T22:13:20.123Z"
+    of_ann = (
+        "SELECT json_extract(value_text, '$.total') FROM committed_texts WHERE key_text = 'ann'"
+    )
+    assert db.query(of_ann).one() == (7,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import click
@@ -28,9 +29,6 @@ def _check_one_copy(_: click.Context, __: click.Parameter, factor: int | None) -
         raise click.BadParameter(
             f"got {factor}; a file has one replica: give 1, or leave the option out"
         )
-
-
-_WAITING = "SELECT topic, partition, count(*) FROM scheduled_records GROUP BY topic, partition"
 
 
 @click.group(cls=FileGroup)
@@ -106,7 +104,7 @@ def describe(session: Session, topic: str | None) -> None:
             db.admin.describe_topic(name)
             for name in ([topic] if topic is not None else db.admin.list_topics())
         ]
-        waiting = {tuple(where): count for *where, count in db.query(_WAITING).rows}
+        waiting = Counter((one.topic, one.partition) for one in db.admin.list_scheduled(topic))
     output.rows(
         columns,
         [
@@ -117,7 +115,7 @@ def describe(session: Session, topic: str | None) -> None:
                 offsets.log_end_offset,
                 offsets.last_stable_offset,
                 offsets.first_unstable_offset,
-                waiting.get((described.name, number), 0),
+                waiting[described.name, number],
                 *_configs(described.config),
             )
             for described in descriptions

@@ -211,8 +211,7 @@ class Producer(Closeable):
         be serialized; or IllegalStateError, InvalidRecordError, InvalidTimestampError,
         UnknownTopicOrPartitionError, MessageTooLargeError, RequestTimedOutError: then abort a transaction.
         """
-        if misplaced:
-            check_key_is_named("send", misplaced)
+        check_key_is_named("send", misplaced)
         settings = self._settings
         try:
             key_bytes = None if key is None else serialized("key", key, settings.key_serializer)
@@ -221,8 +220,7 @@ class Producer(Closeable):
                 value_bytes = serialized("value", value, settings.value_serializer)
             size = (len(value_bytes) if value_bytes else 0) + (len(key_bytes) if key_bytes else 0)
             pairs = as_headers(headers) if headers else ()
-            if pairs:
-                size += sum(len(name) + len(data or b"") for name, data in pairs)
+            size += sum(len(name) + len(data or b"") for name, data in pairs) if pairs else 0
             if timestamp is not None:
                 check_timestamp(timestamp)
             with self._lock:

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from eosdb.store.schema import file_id
 from eosdb.store.schema.event_names import JOURNAL
+from eosdb.store.schema.texts import COMMITTED_TEXTS
 
 _HAS_BOTH: Final = "SELECT count(*) = 2 FROM sqlite_master WHERE type = 'table' AND name IN (?, ?)"
 
@@ -196,7 +197,7 @@ def views() -> dict[str, str]:
         for entry in folder.iterdir()
         if entry.name.endswith(".sql")
     }
-    texts["journal"] = JOURNAL
+    texts |= {"journal": JOURNAL, "committed_texts": COMMITTED_TEXTS}
     first = ("committed_records", "all_records", "transaction_history")
     return {name: texts[name] for name in (*first, *sorted(set(texts) - set(first)))}
 
