@@ -227,6 +227,8 @@ def topic_partitions(core: Core, request: requests.TopicPartitions) -> dict[str,
 
 @answers(requests.TopicMetadata)
 def topic_metadata(core: Core, request: requests.TopicMetadata) -> list[TopicMetadata]:
+    for name in request.names or ():
+        check_text("names", name, InvalidTopicExceptionError)
     with core.store.read() as connection:
         may_describe = core.authorizer.describes(connection)
         found = topics.metadata(connection, request.names)
