@@ -298,7 +298,7 @@ def test_what_cannot_be_stored_as_text_is_answered_by_name(
         for parameter in list(signature.parameters.values())[1:]
         if parameter.default is parameter.empty
         and parameter.name != name
-        and parameter.kind is not parameter.VAR_KEYWORD
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         and not (method == "query" and parameter.name == "parameters")
     }
     if method == "produce":
