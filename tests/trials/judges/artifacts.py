@@ -22,7 +22,7 @@ from tests.tidy.tree import ROOT
 from tests.trials.judges.verdicts import MissingError
 
 CACHE: Final = ROOT / ".judges"
-KAFKA: Final = "4.3.1"
+KAFKA: Final = "4.4.0"
 """Of the Java clients, Streams, Connect and the command-line tools."""
 KAFKA_BEFORE: Final = "4.1.1"
 """Of the command-line tools, too, and of the broker whose answers are expected."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.trials.judges import (
     connect,
+    consumer_histories,
     consumer_protocol,
     copier,
     flink,
@@ -25,6 +26,6 @@ from tests.trials.judges import (
 
 _MODULES: Final = (
     java, kcat, tools, franz, python_clients, consumer_protocol, other_clients, copier, mirror, flink,
-    spark, connect, streams, suites, group_histories, years,
+    spark, connect, streams, suites, group_histories, consumer_histories, years,
 )  # fmt: skip
 JUDGES: Final = [judge for module in _MODULES for judge in module.JUDGES]

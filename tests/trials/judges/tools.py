@@ -4,7 +4,8 @@ print before a Kafka broker.
 `expected/tools.txt` has that, `expected/tools-before.txt` where it differs for the tools of the version
 before, and `expected/tools-otherwise.txt` what they print before eosdb where that differs on purpose
 (docs/wire.md). `python -m tests.trials.judges.tools VERSION HOST:PORT` writes it anew, in `.judges/tools`,
-from a broker with an empty log and Kafka's StandardAuthorizer, whose super user is User:ANONYMOUS.
+from a broker with an empty log, Kafka's StandardAuthorizer, whose super user is User:ANONYMOUS, and without
+share and streams groups (`--feature share.version=0 --feature streams.version=0`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Final
 from tests.trials.judges.artifacts import CACHE, KAFKA, KAFKA_BEFORE, QUIET, class_path, java
 from tests.trials.judges.case import LONG_S, Case, Judge
 from tests.trials.judges.tools_jars import jars
-from tests.trials.judges.tools_steps import CONSUMER, FILES, OLDER, STEPS, Step
+from tests.trials.judges.tools_steps import CONSUMER, FILES, MOVED, OLDER, STEPS, Step
 from tests.trials.judges.verdicts import FailedError
 
 HERE: Final = Path(__file__).parent
@@ -41,12 +42,14 @@ def play(version: str, bootstrap: str, folder: Path) -> str:
     for name, content in FILES.items():
         (folder / name).write_text(content)
     for number, step in enumerate(STEPS):
+        program = step.program
         arguments = step.arguments.replace("{B}", bootstrap).replace("{FOLDER}", str(folder))
         if version == KAFKA_BEFORE:
             arguments = arguments.replace(*OLDER.get(step.program, ("", "")))
+            program = MOVED.get(program, program)
         if step.program == CONSUMER:
             arguments += " --timeout-ms 60000"  # Or it waits for ever for a record that is missing.
-        (folder / f"{number}.line").write_text("\n".join([step.program, *arguments.split()]))
+        (folder / f"{number}.line").write_text("\n".join([program, *arguments.split()]))
         (folder / f"{number}.given").write_text(step.given)
     jar_folder = class_path(f"tools-{version}", jars(version)).removesuffix("/*")
     command = [java(), "-Xmx512m", "-XX:+UseSerialGC", *QUIET, str(PROGRAM)]

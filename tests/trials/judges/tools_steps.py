@@ -31,6 +31,8 @@ OLDER: Final = {
     TOOLS + "ConsumerPerformance": ("--num-records", "--messages"),
 }
 """Options by the names that tools before 4.2 have for them."""
+MOVED: Final = {TOOLS + "ConfigCommand": "kafka.admin.ConfigCommand"}
+"""Tools by the names that they had before 4.4."""
 SHORT: Final = {
     "{AT}": "--bootstrap-server {B}",
     "{PRINTED}": "--formatter-property print.key=true --formatter-property print.partition=true "
@@ -52,9 +54,9 @@ def _steps() -> Iterator[Step]:
             arguments = "{AT} " + arguments
         for short, words in SHORT.items():
             arguments = arguments.replace(short, words)
-        if not program.startswith("kafka."):
-            program = TOOLS + program
-        yield Step(program, arguments, LINES if given else "", bool(is_sorted), bool(is_silent))
+        yield Step(
+            TOOLS + program, arguments, LINES if given else "", bool(is_sorted), bool(is_silent)
+        )
 
 
 STEPS: Final = tuple(_steps())

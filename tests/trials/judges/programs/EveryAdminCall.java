@@ -162,6 +162,7 @@ public class EveryAdminCall {
             Map.of("transaction.version", new FeatureUpdate((short) 9, FeatureUpdate.UpgradeType.UPGRADE)), new UpdateFeaturesOptions()).all().get());
         call("describeMetadataQuorum", () -> admin.describeMetadataQuorum().quorumInfo().get().voters().stream().map(QuorumInfo.ReplicaState::replicaId).toList());
         call("unregisterBroker", () -> admin.unregisterBroker(9).all().get());
+        call("unregisterController", () -> admin.unregisterController(9).all().get());
         call("addRaftVoter", () -> admin.addRaftVoter(9, Uuid.ONE_UUID, Set.of(new RaftVoterEndpoint("CONTROLLER", "127.0.0.1", 9))).all().get());
         call("removeRaftVoter", () -> admin.removeRaftVoter(9, Uuid.ONE_UUID).all().get());
         call("clientInstanceId", () -> admin.clientInstanceId(Duration.ofSeconds(10)).equals(Uuid.ZERO_UUID));

@@ -51,7 +51,12 @@ public class EveryTool {
     static int run(ClassLoader loader, String program, String[] args) throws Exception {
         List<Integer> ends = new ArrayList<>();
         List<Runnable> hooks = new ArrayList<>();
-        Class<?> exit = loader.loadClass("org.apache.kafka.common.utils.Exit");
+        Class<?> exit;
+        try {
+            exit = loader.loadClass("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException before) {  // Before 4.4.
+            exit = loader.loadClass("org.apache.kafka.common.utils.Exit");
+        }
         InvocationHandler end = (proxy, method, given) -> {
             ends.add((Integer) given[0]);
             throw new Exit((Integer) given[0]);
