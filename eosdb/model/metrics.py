@@ -49,9 +49,13 @@ class Metrics:
                 count, total, most = self._sums.get(name, (0, 0, value))
                 self._sums[name] = count + 1, total + value, most if most > value else value
 
-    def observe(self, name: str, value: float) -> None:
-        """Record one value in `name`-avg and `name`-max."""
-        self.record({}, {name: value})
+    def observe(self, name: str, value: float, counter: str = "", amount: int = 0) -> None:
+        """Record one value in `name`-avg and `name`-max, and perhaps increase a counter."""
+        with self._lock:
+            if amount:
+                self._totals[counter] += amount
+            count, total, most = self._sums.get(name, (0, 0, value))
+            self._sums[name] = count + 1, total + value, most if most > value else value
 
     def took(self, count: str, time: str, started_ns: int) -> None:
         """Increase the counter `count` by 1, and the counter `time` by the ns since `started_ns`."""

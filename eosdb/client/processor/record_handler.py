@@ -91,6 +91,9 @@ class RecordHandler:
         self._handler = handler
         self._file = file
         self._sink = sink
+        self._sends_bytes = sink is not None and (
+            settings.key_serializer is None and settings.value_serializer is None
+        )
         self.group_id = group_id
         self.settings = settings
         self.transaction = transaction
@@ -202,9 +205,11 @@ class RecordHandler:
 
         error = self.transaction.deliver(make)
         if error is None:
-            self.transaction.tally.update(processed=len(origins), produced=len(results))
+            tally, count = self.transaction.tally, len(origins)
+            tally["processed"] += count
+            tally["produced"] += len(results)
             latency_ms = (self._metrics.now_ns() - start) / 1_000_000
-            self._metrics.record({"process": len(origins)}, {"process-latency": latency_ms})
+            self._metrics.observe("process-latency", latency_ms, "process", count)
         elif isinstance(error, BatchFailed) and len(origins) == 1:
             error = error.error
         return error
@@ -310,6 +315,8 @@ class RecordHandler:
 
     def _ready(self, key: object, result: object) -> ProducerRecord:
         topic, value = self._sink, result
+        if self._sends_bytes and type(result) is bytes and (key is None or type(key) is bytes):
+            return ProducerRecord(value=result, key=key, topic=topic)
         if isinstance(result, ProducerRecord):
             topic, key, value = result.topic or topic, result.key, result.value
         elif type(result) is tuple and len(result) == 2:
