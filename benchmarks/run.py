@@ -19,6 +19,7 @@ from benchmarks import (
     beside_kafka,
     contention,
     growing,
+    latency,
     machine,
     measure,
     plots,
@@ -35,7 +36,7 @@ HERE = Path(__file__).parent
 
 def cases(settings: Settings) -> list[Case]:
     """All cases, the quick ones first."""
-    rooms = (writing, contention, beside_kafka, wire, reading, years, growing)
+    rooms = (writing, latency, contention, beside_kafka, wire, reading, years, growing)
     return [case for room in rooms for case in room.cases(settings)]
 
 
