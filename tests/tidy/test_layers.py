@@ -77,13 +77,13 @@ ROOMS = [row for tier in TIERS.values() for row in tier]
 """From the ground up. A name stands for itself and for what is inside it, unless that is listed, too.
 The names of one row are one room."""
 BUDGET = {
-    "engine": 27_591,
-    "operating": 6_540,
-    "clients": 10_219,
-    "wire": 5_835,
-    "testing": 1_277,
-    "integrations": 7_518,
-    "commands": 10_151,
+    "engine": 27_899,
+    "operating": 6_549,
+    "clients": 10_440,
+    "wire": 5_904,
+    "testing": 1_456,
+    "integrations": 7_551,
+    "commands": 10_289,
 }
 """The lines of Python that a tier may have: 2 % more than at the last release, which lowers them again."""
 DOORS = {
