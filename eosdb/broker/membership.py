@@ -28,6 +28,7 @@ from eosdb.model.protocol.consumer_protocol import (
     Subscription,
     encode_assignment,
 )
+from eosdb.model.protocol.consumer_questions import Seen, TopicsAndGroup
 from eosdb.model.protocol.members import Assignor, Member
 from eosdb.model.values import (
     GroupDescription,
@@ -271,8 +272,8 @@ def describe_group(core: Core, request: requests.DescribeGroup) -> GroupDescript
         return _described(group, log_topics.by_number(connection, numbers))
 
 
-@answers(requests.TopicsAndGroup)
-def topics_and_group(core: Core, request: requests.TopicsAndGroup) -> requests.Seen:
+@answers(TopicsAndGroup)
+def topics_and_group(core: Core, request: TopicsAndGroup) -> Seen:
     generation = None
     with core.store.read() as connection:
         may_describe = core.authorizer.describes(connection)
@@ -290,7 +291,7 @@ def topics_and_group(core: Core, request: requests.TopicsAndGroup) -> requests.S
                     generation = group.group_epoch
                 else:
                     generation = group.generation_id if group.state is GroupState.STABLE else -1
-    return requests.Seen(counts, generation)
+    return Seen(counts, generation)
 
 
 @answers(requests.ListGroups)

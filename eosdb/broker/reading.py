@@ -21,6 +21,7 @@ from eosdb.model import requests
 from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.closing import Closeable
 from eosdb.model.fetched import Block, FetchResult, LeaderEpochs, Want
+from eosdb.model.protocol.consumer_questions import HaveMoved, Moved
 from eosdb.model.reports import Lag
 from eosdb.model.validation import check_int, check_text, check_topic_name, check_topic_partition
 from eosdb.model.values import (
@@ -144,15 +145,15 @@ def idle(core: Core, request: requests.Idle) -> dict[TopicPartition, PartitionOf
         }
 
 
-@answers(requests.HaveMoved)
-def have_moved(core: Core, request: requests.HaveMoved) -> bool:
+@answers(HaveMoved)
+def have_moved(core: Core, request: HaveMoved) -> bool:
     read_committed = reading.check_isolation_level(request.isolation_level)
     with core.store.read() as connection:
         return lag.have_moved(connection, request.listed, read_committed=read_committed)
 
 
-@answers(requests.Moved)
-def moved(core: Core, request: requests.Moved) -> list[TopicPartition]:
+@answers(Moved)
+def moved(core: Core, request: Moved) -> list[TopicPartition]:
     read_committed = reading.check_isolation_level(request.isolation_level)
     with core.store.read() as connection:
         may_read = core.authorizer.describes(connection, "read")

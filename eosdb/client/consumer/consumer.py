@@ -23,16 +23,15 @@ from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable
 from eosdb.model.config import checked_settings
 from eosdb.model.metrics import Metrics
+from eosdb.model.protocol.consumer_questions import Seen, TopicsAndGroup
 from eosdb.model.records.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import Lag
 from eosdb.model.requests import (
     DataVersion,
     ListOffsets,
     OffsetCommit,
-    Seen,
     Topic,
     TopicMetadata,
-    TopicsAndGroup,
 )
 from eosdb.model.validation import check_text, check_topic_partitions
 from eosdb.model.values import (

@@ -15,10 +15,11 @@ from eosdb import errors
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.model.fetched import Block, StoredRows
 from eosdb.model.notices import catalog
+from eosdb.model.protocol.consumer_questions import Moved
 from eosdb.model.records.columns import COLUMNS, PartitionColumns, columns_of, piece
 from eosdb.model.records.garbage import without_garbage_collection
 from eosdb.model.records.serializing import Deserializer, as_far_as_it_goes
-from eosdb.model.requests import FetchData, LeaderEpochs, ListOffsets, Moved, Topic
+from eosdb.model.requests import FetchData, LeaderEpochs, ListOffsets, Topic
 from eosdb.model.values import (
     EARLIEST,
     LATEST,

@@ -22,6 +22,7 @@ from eosdb.log.reading import lag as many
 from eosdb.log.topics import unknown_id
 from eosdb.model import requests
 from eosdb.model.fetched import AbortedTransaction, Block, LeaderEpochs
+from eosdb.model.protocol.consumer_questions import HaveMoved
 from eosdb.model.values import IsolationLevel, PartitionOffsets, TopicPartition
 from eosdb.wire import batches, errors
 from eosdb.wire.apis import Fields, Session, serves
@@ -276,7 +277,7 @@ class _HaveMoved:
 
     def __call__(self, broker: Broker) -> bool:
         try:
-            return broker.ask(requests.HaveMoved(self.listed, isolation_level=self.level))
+            return broker.ask(HaveMoved(self.listed, isolation_level=self.level))
         except EosdbError:
             return True  # The next fetch reports the error.
 

@@ -11,7 +11,8 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, TopicPartition
-from eosdb.model.requests import Idle, Moved
+from eosdb.model.protocol.consumer_questions import Moved
+from eosdb.model.requests import Idle
 
 WAIT_MS = 30_000
 TPS = [TopicPartition("t", number) for number in range(12)]
