@@ -48,6 +48,7 @@ yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 execute = click.option(
     "--execute", is_flag=True, help="Make the changes; without it, they are only shown."
 )
+dry_run = click.option("--dry-run", is_flag=True, help="Only show the changes.")
 create = click.option("--create", is_flag=True, help="Create the file if it is missing.")
 follow = click.option(
     "--follow", is_flag=True, help="Wait for what is new; stop with SIGTERM or Ctrl-C."

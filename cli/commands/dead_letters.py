@@ -130,7 +130,7 @@ def show(session: Session, letter_id: str) -> None:
     help="Partition of TOPIC for --offset.",
 )  # fmt: skip
 @click.option("--to-topic", metavar="TOPIC", help="Send to TOPIC instead of the original topics.")
-@click.option("--dry-run", is_flag=True, help="Only show how many would go where.")
+@options.dry_run
 @options.yes
 def replay(
     session: Session,

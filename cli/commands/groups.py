@@ -158,7 +158,7 @@ _topics_option = click.option(
     help="Reset to the first record at or after this time: ms, or ISO 8601 (UTC by default).",
 )  # fmt: skip
 @click.option("--shift-by", type=int, help="Shift by this many offsets; negative shifts back.")
-@click.option("--dry-run", is_flag=True, help="Only show the changes (default).")
+@options.dry_run
 @options.execute
 @output.format_option
 def reset_offsets(
