@@ -88,6 +88,7 @@ LARGE: Final[dict[str, Scope]] = {
     "static restarts, late joins": (Groups, {"members": ("CC", "c"), "deaths": 1, "overdues": 1}),
     "both change over": (Groups, {"members": ("cn", "cn"), "leaves": 2, "lates": 1}),
     "both change back": (Groups, {"members": ("nc", "nc"), "leaves": 2, "lates": 1}),
+    "static and late": (Groups, {"members": ("Cn", "c"), "deaths": 1, "lates": 1}),
     "static changes over": (Groups, {"members": ("CN", "C"), "leaves": 1, "deaths": 1}),
     "new restarts": (Groups, {"members": ("nn", "n"), "deaths": 1, "lates": 1, "overdues": 1}),
     "mixed, late requests": (

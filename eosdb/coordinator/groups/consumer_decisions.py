@@ -159,8 +159,7 @@ def heartbeat(
     if changed.group_epoch > changed.assignment_epoch:
         changed = _with_target(changed, topics, numbers)
         member = known_member(changed, member.member_id)
-    others = (m.owned for m in changed.members if m.member_id != member.member_id)
-    taken = NOTHING.union(*others)
+    taken = _owned_by_others(changed, known_member(changed, member.member_id))
     reconciled = _reconciled(member, changed.assignment_epoch, beat.owned, taken, now_ms)
     return changed.with_members([reconciled])
 
@@ -233,17 +232,28 @@ def check_commit(
 ) -> None:
     """Check that offsets of these partitions may be committed. Allowed: a member in its epoch; a member in
     an older epoch, if it has owned all the partitions since (KIP-1251); anybody in an empty group; inside
-    a transaction, a client with neither a member id nor a group instance id. Raises UnknownMemberIdError
-    and StaleMemberEpochError; for classic members, whose clients do not know that error,
-    IllegalGenerationError."""
+    a transaction, a client with neither a member id nor a group instance id. A classic member may not
+    commit what another member owns. Raises UnknownMemberIdError and StaleMemberEpochError; for classic
+    members, whose clients do not know that error, IllegalGenerationError."""
     is_simple = not member_id and group_instance_id is None
     if member_epoch < 0 and (not group.members or (is_transactional and is_simple)):
         return
     member = known_member(group, member_id)
     if member_epoch < member.member_epoch and partitions <= member.kept_since(member_epoch):
         return
-    if (stale := _stale(group, member, member_epoch)) is not None:
+    stale = _stale(group, member, member_epoch)
+    # decisions/0109: in a group that changed over, it may have given them up without a new epoch.
+    if stale is None and member.protocols and partitions & _owned_by_others(group, member):
+        stale = errors.StaleMemberEpochError(
+            f"group {group.group_id!r}: {member_id!r} commits partitions that another member owns now; "
+            "join again"
+        )
+    if stale is not None:
         raise errors.IllegalGenerationError(str(stale)) if member.protocols else stale
+
+
+def _owned_by_others(group: ConsumerGroup, member: Member) -> Partitions:
+    return NOTHING.union(*(m.owned for m in group.members if m is not member))
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:

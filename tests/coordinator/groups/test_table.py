@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -25,6 +26,7 @@ from eosdb.model.protocol.members import (
     Member,
     MemberState,
     Partitions,
+    Share,
 )
 from eosdb.model.values import GroupState
 from tests.coordinator.groups.by_decisions import Decided
@@ -95,6 +97,21 @@ def test_the_successor_of_a_static_member_that_had_to_give_up_partitions_begins_
         group = Group("g", GroupState.STABLE, "consumer", "range", 2, "b", (holder, other))
         successor = Member("s2", "i", protocols=_claiming([]))
         assert decisions.join(group, successor, "consumer", 0).state.value == state
+
+
+def test_a_classic_member_of_a_changed_group_commits_nothing_that_another_member_owns() -> None:
+    """It gave partitions up in its generation, before the group changed over, and has no newer epoch."""
+    kept, given_up = frozenset({(1, 0)}), frozenset({(1, 1)})
+    giver = Member("a", protocols=_claiming([]), member_epoch=2, shares=(Share(2, kept),))
+    taker = Member("b", member_epoch=3, shares=(Share(3, given_up),))
+    group = ConsumerGroup("g", 3, members=(giver, taker))
+    for transactional in (False, True):
+        check = partial(
+            consumer_decisions.check_commit, group, "a", 2, is_transactional=transactional
+        )
+        check(partitions=kept)
+        with pytest.raises(errors.IllegalGenerationError, match="another member owns"):
+            check(partitions=kept | given_up)
 
 
 def _claiming(tps: list[TopicPartition]) -> tuple[Assignor, ...]:
