@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 from eosdb.coordinator.groups import decisions, migration, rows
 from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup
 from eosdb.coordinator.groups.decisions import Group
-from tests.simulation.planting import instead_of, mutant
+from tests.simulation.planting import instead_of
 
 
 @instead_of("a new generation forgets what its members had", decisions, "_complete")
@@ -17,11 +16,6 @@ def a_generation_forgets_assignments(complete: Any, group: Any, now_ms: int) -> 
     after = complete(group, now_ms)
     emptied = tuple(member._replace(assignment=b"") for member in after.members)
     return replace(after, members=emptied)
-
-
-@mutant("classic members have nothing when the last of the new protocol has left")
-def going_back_forgets_assignments() -> Any:
-    return mock.patch.object(migration, "encode_assignment", return_value=b"")
 
 
 @instead_of(
