@@ -23,7 +23,10 @@ from tests.trials.judges.verdicts import MissingError
 
 CACHE: Final = ROOT / ".judges"
 KAFKA: Final = "4.4.0"
-"""Of the Java clients, Streams, Connect and the command-line tools."""
+"""Of the Java clients and the command-line tools."""
+CONNECT: Final = "4.3.1"
+"""Of Connect, MirrorMaker and Streams' smoke test: Maven Central has no connect-file and no connect-mirror
+of 4.4.0."""
 KAFKA_BEFORE: Final = "4.1.1"
 """Of the command-line tools, too, and of the broker whose answers are expected."""
 SPARK: Final = "4.0.0"

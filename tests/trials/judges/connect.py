@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
-from tests.trials.judges.artifacts import KAFKA, Jar, class_path, java, kafka_jar
+from tests.trials.judges.artifacts import CONNECT, Jar, class_path, java, kafka_jar
 from tests.trials.judges.case import Case, Judge, tail
 from tests.trials.judges.serving import free_port, wait_until
 from tests.trials.judges.verdicts import FailedError
@@ -20,7 +20,7 @@ LOGGING: Final = [
 ]
 """Connect's own, which sets the levels of its loggers."""
 JARS: Final = [
-    *(kafka_jar(it) for it in ("connect-runtime", "connect-json", "connect-file")),
+    *(kafka_jar(it, version=CONNECT) for it in ("connect-runtime", "connect-json", "connect-file")),
     *LOGGING,
 ]
 TRANSACTIONS: Final = {"batch.size": "50", "transaction.boundary": "poll"}
@@ -129,4 +129,4 @@ class _Rest:
         return bool(status) and [it["state"] for it in status["tasks"]] == ["RUNNING"]
 
 
-JUDGES: Final = [Judge("connect worker", f"Kafka Connect {KAFKA}", file_to_file)]
+JUDGES: Final = [Judge("connect worker", f"Kafka Connect {CONNECT}", file_to_file)]

@@ -6,13 +6,17 @@ from collections.abc import Callable
 from typing import Final
 
 import eosdb
-from tests.trials.judges.artifacts import KAFKA, class_path, java, kafka_jar
+from tests.trials.judges.artifacts import CONNECT, class_path, java, kafka_jar
 from tests.trials.judges.case import Case, Judge
 from tests.trials.judges.connect import LOGGING
 from tests.trials.judges.python_clients import PARTITIONS, RECORDS, compare, fill
 from tests.trials.judges.serving import Server, wait_until
 
-JARS: Final = [kafka_jar("connect-mirror"), kafka_jar("connect-json"), *LOGGING]
+JARS: Final = [
+    kafka_jar("connect-mirror", version=CONNECT),
+    kafka_jar("connect-json", version=CONNECT),
+    *LOGGING,
+]
 COPY: Final = "a.input"
 """The name of the topic in the other file."""
 MARKS: Final = (2_000, 8_000, 14_000)
@@ -73,4 +77,4 @@ def _has_topic(target: Server) -> Callable[[], bool]:
     return has
 
 
-JUDGES: Final = [Judge("mirror maker", f"MirrorMaker 2 {KAFKA}", from_file_to_file)]
+JUDGES: Final = [Judge("mirror maker", f"MirrorMaker 2 {CONNECT}", from_file_to_file)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.trials.judges.artifacts import (
-    KAFKA,
+    CONNECT,
     QUIET,
     Jar,
     class_path,
@@ -22,8 +22,8 @@ TOPICS: Final = (
     "cnt", "avg", "tagg", "fk",
 )  # fmt: skip
 JARS: Final = [
-    kafka_jar("kafka-streams", "test"),
-    kafka_jar("kafka-clients", "test"),
+    kafka_jar("kafka-streams", "test", version=CONNECT),
+    kafka_jar("kafka-clients", "test", version=CONNECT),
     Jar("org.junit.jupiter", "junit-jupiter-api", "5.13.4"),
     logging_jar(),
 ]
@@ -56,4 +56,4 @@ def smoke_test(case: Case) -> str:
     return "ALL-RECORDS-DELIVERED, SUCCESS: 20,000 records, every window, join and sum right"
 
 
-JUDGES: Final = [Judge("streams smoke test", f"Kafka Streams {KAFKA}", smoke_test)]
+JUDGES: Final = [Judge("streams smoke test", f"Kafka Streams {CONNECT}", smoke_test)]
