@@ -268,7 +268,7 @@ def test_generation_0_is_the_coordinators_to_refuse(db: eosdb.Database) -> None:
     producer = transactional(db)
     producer.begin_transaction()
     nobody = eosdb.ConsumerGroupMetadata("g", 0, "")
-    with pytest.raises(eosdb.IllegalGenerationError):
+    with pytest.raises(eosdb.GroupIdNotFoundError):
         producer.send_offsets_to_transaction({TP: OffsetAndMetadata(7)}, nobody)
     assert producer.state == "ABORTABLE_ERROR"
 

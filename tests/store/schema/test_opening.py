@@ -140,7 +140,8 @@ def test_the_header_says_what_the_file_is(db_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a b.db", "a?mode=ro.db", "a#b.db", "100%.db", "%3f.db", "ü→.db", "'\";.db", "-a.db"]
+    "name",
+    ["a b.db", "a?mode.db", "a?=ro.db", "a#b.db", "100%.db", "%3f.db", "ü→.db", "'\";.db", "-a.db"],
 )
 def test_paths_with_odd_characters(tmp_path: Path, name: str) -> None:
     with eosdb.connect(tmp_path / name) as db:
