@@ -17,7 +17,7 @@ SETTINGS: Final[dict[str, Any]] = {
     "group_id": "g",
     "transaction_size": 20,
     "transaction_interval_ms": 20,
-    "max_attempts": 2,
+    "max_attempts": 3,  # Two before the delay: what fails once keeps its place.
     "retry_backoff_ms": 5,
     "retry_delays_ms": (20,),
     "dead_letter_topic": "dead",

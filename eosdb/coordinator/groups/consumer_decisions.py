@@ -232,9 +232,9 @@ def check_commit(
 ) -> None:
     """Check that offsets of these partitions may be committed. Allowed: a member in its epoch; a member in
     an older epoch, if it has owned all the partitions since (KIP-1251); anybody in an empty group; inside
-    a transaction, a client with neither a member id nor a group instance id. A classic member may not
-    commit what another member owns. Raises UnknownMemberIdError and StaleMemberEpochError; for classic
-    members, whose clients do not know that error, IllegalGenerationError."""
+    a transaction, a client with neither a member id nor a group instance id. Nobody commits what another
+    member owns. Raises UnknownMemberIdError and StaleMemberEpochError; for classic members, whose clients
+    do not know that error, IllegalGenerationError."""
     is_simple = not member_id and group_instance_id is None
     if member_epoch < 0 and (not group.members or (is_transactional and is_simple)):
         return
@@ -242,11 +242,11 @@ def check_commit(
     if member_epoch < member.member_epoch and partitions <= member.kept_since(member_epoch):
         return
     stale = _stale(group, member, member_epoch)
-    # decisions/0109: in a group that changed over, it may have given them up without a new epoch.
-    if stale is None and member.protocols and partitions & _owned_by_others(group, member):
+    # decisions/0109: it may have given them up, and be in its epoch still because it must give up more.
+    if stale is None and partitions & _owned_by_others(group, member):
         stale = errors.StaleMemberEpochError(
             f"group {group.group_id!r}: {member_id!r} commits partitions that another member owns now; "
-            "join again"
+            "read on from the group's offsets"
         )
     if stale is not None:
         raise errors.IllegalGenerationError(str(stale)) if member.protocols else stale

@@ -451,6 +451,8 @@ _COMMITS: tuple[tuple[Steps, str, int, str, str], ...] = (
     (LEFT, "old", 1, ILLEGAL, ILLEGAL),
     ((*CAME_BACK, enter("newer")), "old", 2, OK, OK),
 )
+MORE: Steps = (*TOLD, enter("c"), enter("d"), Hello("a", owns="01"), Hello("b"))
+"""The first has given up 2 and 3, and has to give up 1, too: it is still in epoch 2."""
 GOT_BACK: Steps = (*SHARED, Hello("b", -1), Hello("a"))
 _OLDER: tuple[tuple[Steps, str, int, str, str, str], ...] = (
     # As above, with the partitions that it commits: it keeps them, or has given one up since (KIP-1251).
@@ -459,6 +461,9 @@ _OLDER: tuple[tuple[Steps, str, int, str, str, str], ...] = (
     (GAVE, "a", 2, "02", STALE, STALE),
     (GAVE, "a", 1, "0", STALE, STALE),
     (GAVE, "a", -1, "0", STALE, STALE),
+    (MORE, "a", 2, "0", OK, OK),
+    (MORE, "a", 2, "2", STALE, STALE),  # Kafka accepts it beside the new owner's.
+    (MORE, "a", 2, "3", OK, OK),  # Nobody has it yet, and its owner will begin at this offset.
     (LATE, "a", 2, "01", OK, OK),  # It still has to give up 1.
     (LATE, "a", 2, "2", STALE, STALE),
     (GOT_BACK, "a", 2, "01", OK, OK),
