@@ -2,8 +2,8 @@
 
 What was acknowledged is there once, in the order of its life, or was until a fault removed it; what is
 "not written" is not there; what is unknown is there at most once, an atomic operation as a whole or not at
-all. Read as SQL and as a consumer, which must agree. Afterwards nothing is left: no process, no lock, no
-stray file.
+all. What was acknowledged between a backup and its restore counts as unknown. Read as SQL and as a
+consumer, which must agree. Afterwards nothing is left: no process, no lock, no stray file.
 """
 
 from __future__ import annotations

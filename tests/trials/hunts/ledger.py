@@ -46,16 +46,20 @@ class Operation:
     began: int = 0
     ended: int = 0
     """The lines of the ledger at which it was tried and closed; the same where it was never closed."""
+    is_lost: bool = False
+    """Whether the file became older than the operation: what is "written" may be gone."""
 
     @property
     def outcome(self) -> Outcome:
         """Of all of it; unknown where its records differ."""
         distinct = {*self.told} if isinstance(self.told, list) else {self.told}
-        return distinct.pop() if len(distinct) == 1 else "unknown"
+        outcome = distinct.pop() if len(distinct) == 1 else "unknown"
+        return "unknown" if self.is_lost and outcome == "written" else outcome
 
     def outcomes(self) -> list[Outcome]:
         """Of each record."""
-        return self.told if isinstance(self.told, list) else [self.told] * len(self.places)
+        told = self.told if isinstance(self.told, list) else [self.told] * len(self.places)
+        return ["unknown" if self.is_lost and it == "written" else it for it in told]
 
     def values(self) -> list[str]:
         count = len(self.places) if self.is_atomic else 0
@@ -131,6 +135,18 @@ class Ledgers:
                         operation = self.operations[life, number]
                         operation.told, operation.is_closed = told, True
                         operation.ended = self._lines_read
+
+    def line(self) -> int:
+        """How many lines there are."""
+        self.refresh()
+        return self._lines_read
+
+    def lose(self, since: int) -> None:
+        """The file is as it was about this line. What was acknowledged since, or is under way, counts as
+        unknown: it is there once and whole, or not. What is "not written" is still not there."""
+        self.refresh()
+        for operation in self.operations.values():
+            operation.is_lost |= not operation.is_closed or operation.ended > since
 
     def _lines(self, path: Path) -> Iterator[bytes]:
         with path.open("rb") as file:

@@ -14,6 +14,7 @@ from typing import Final
 import eosdb
 from tests.integrations.relay.contents import Content
 from tests.store.schema.stored_events import details
+from tests.tidy.tree import ROOT
 from tests.trials.hunts.actors.actor import LATER_GROUPS, Actor, Copier, Need
 from tests.trials.hunts.actors.relays import count as count_of
 from tests.trials.hunts.actors.relays import different, history, in_file, source_of
@@ -22,7 +23,7 @@ from tests.trials.hunts.programs.confluent_group import MIXED, NOTES, OTHERS
 from tests.trials.hunts.programs.java import CLASS_PATH, CLASSES, MEMORY, SOURCES
 from tests.trials.hunts.programs.working import BY_COORDINATOR, FEEDER, PARTITIONS, TOPIC
 from tests.trials.hunts.world import PATIENCE_S, Role, World
-from tests.trials.judges import artifacts, streams
+from tests.trials.judges import artifacts, streams, years
 from tests.trials.judges.java import JARS
 from tests.trials.judges.verdicts import MissingError
 
@@ -49,12 +50,40 @@ def missing(name: str, jars: Sequence[artifacts.Jar]) -> str | None:
 class Java(OverTheWire):
     weight = 2
 
+    def __init__(self, name: str, summary: str, jars: Sequence[artifacts.Jar]) -> None:
+        super().__init__(name, summary, "java")
+        self._jars = jars
+
     def left_out(self) -> str | None:
-        return missing("java", JARS)
+        return missing(self.name, self._jars)
 
     def begin(self, world: World) -> None:
-        compile_java(world, "Transactions.java", artifacts.class_path("java", JARS))
+        compile_java(world, "Transactions.java", artifacts.class_path(self.name, self._jars))
         super().begin(world)
+
+
+class OfYear(OverTheWire):
+    """An older release, which is found before the installed one."""
+
+    def __init__(self, client: str, release: str, module: str) -> None:
+        super().__init__(f"{client}-{release}", f"{client} {release}'s {_ABORTED}", module)
+        self._release = client, release
+
+    def left_out(self) -> str | None:
+        try:
+            self._packages()
+        except MissingError as error:
+            return str(error)
+        return None
+
+    def _packages(self) -> Path:
+        python = Path(years.command(*self._release)[0])
+        return next(python.parents[1].glob("lib/*/site-packages"))
+
+    def begin(self, world: World) -> None:
+        world.serve()
+        path = f"PYTHONPATH={self._packages()}:{ROOT}"
+        world.add("client", ["env", path, *world.program(self.module, self.name)])
 
 
 class Group(Copier):
@@ -252,7 +281,15 @@ ACTORS: Final[list[Actor]] = [
         _OF_CONFLUENT,
         LATER_GROUPS,
     ),
-    Java("java", f"Java's {_ABORTED}", "java"),
+    OfYear("kafka-python", "2.2.15", "kafka_python"),
+    OfYear("aiokafka", "0.8.1", "aiokafka"),
+    OfYear("confluent-kafka", "2.0.2", "confluent"),
+    Java("java", f"Java's {_ABORTED}", JARS),
+    Java(
+        "java-2.8.2",
+        f"Java 2.8.2's {_ABORTED}",
+        [artifacts.kafka_jar("kafka-clients", version="2.8.2"), artifacts.logging_jar()],
+    ),
     Streams("streams", "Kafka Streams, exactly_once_v2, numbers records by a store"),
     Client("confluent-copy", f"confluent-kafka {_COPIES}", _OF_CONFLUENT),
     KafkaPythonCopy("kafka-python-copy", f"kafka-python {_COPIES}", "kafka_python_group"),

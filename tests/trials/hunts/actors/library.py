@@ -81,6 +81,12 @@ class AppendOnce(Library):
     )
 
 
+class Frozen(WithPlaces):
+    cannot = MappingProxyType(
+        dict.fromkeys(("clock-forward", "clock-back"), "the clocks of its program stand still")
+    )
+
+
 _BY_DUE_TIME: Final = (
     "records enter by due time, so those of two clocks do not stand as they were sent"
 )
@@ -145,6 +151,12 @@ ACTORS: Final[list[Actor]] = [
     ),
     Later("later", "transactions of records with `deliver_at`, one in seven aborted"),
     Later("later-block", "`db.begin()` with records with `deliver_at`, one in seven raises"),
+    Block("reads-itself", "as `block`, and in each block the program reads its own files"),
+    WithPlaces(
+        "time-limit",
+        "the library's producer, interrupted by the exception of a signal handler (Celery, RQ)",
+    ),
+    Frozen("frozen", "the library's producer while freezegun holds and moves the clocks"),
     Library(
         "produce",
         "the command `eosdb produce`, fed by a pipe; its exit status is the outcome",

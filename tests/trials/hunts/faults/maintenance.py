@@ -15,11 +15,13 @@ import eosdb
 from eosdb import TopicPartition
 from tests.integrations.relay.contents import placed
 from tests.trials.hunts import judge
-from tests.trials.hunts.actors.actor import Actor
+from tests.trials.hunts.actors.actor import Actor, Need
 from tests.trials.hunts.faults.fault import Fault
 from tests.trials.hunts.faults.locks import LONGER_S
 from tests.trials.hunts.programs.working import PARTITIONS, TOPIC
 from tests.trials.hunts.world import HuntError, World
+
+_NEXT_ID: Final = "SELECT value FROM counters WHERE name = 'next_producer_id'"
 
 
 class Command(Fault):
@@ -148,6 +150,42 @@ class LongMaintenance(Fault):
         return end > 0
 
 
+class Restore(Fault):
+    """What was told since the backup may be gone (`Ledgers.lose`). Its ids are not given out again."""
+
+    name = "restore"
+    summary = (
+        "the server is killed, and an older `eosdb backup` takes the place of its file while the clients "
+        "live on"
+    )
+    needs = frozenset({Need.SERVER, Need.LEDGER})
+    ends = frozenset({"server"})
+
+    def strike(self, world: World, actor: Actor) -> bool:
+        path, copy = world.path, world.folder / "older.db"
+        since = world.ledgers.line()
+        world.finish("backup", path, copy)
+        wanted = actor.progress(world) + 2
+        world.until(lambda: actor.progress(world) >= wanted, "something is there to be lost")
+        with world.looking:
+            world.roles["server"].kill()
+            given = _next_id(path)
+            for end in ("", "-wal", "-shm"):
+                Path(f"{path}{end}").unlink(missing_ok=True)
+            world.rng.choice((shutil.copy, shutil.move))(copy, path)
+            copy.unlink(missing_ok=True)
+            world.ledgers.lose(since)
+            world.roles["server"].start()
+            world.until(lambda: _next_id(path) > given, "producer ids go on above the lost ones")
+        return True
+
+
+def _next_id(path: Path) -> int:
+    with closing(sqlite3.connect(path, timeout=60)) as connection:
+        (found,) = connection.execute(_NEXT_ID).fetchone()
+        return int(found)
+
+
 FAULTS: Final[list[Fault]] = [
     Command("compact"),
     Command("verify"),
@@ -158,4 +196,5 @@ FAULTS: Final[list[Fault]] = [
     Removal(),
     Upgrade(),
     LongMaintenance(),
+    Restore(),
 ]

@@ -13,7 +13,7 @@ from tests.trials.hunts.faults import locks, maintenance, network, signals, syst
 from tests.trials.hunts.faults.fault import Fault, cannot
 from tests.trials.hunts.world import HuntError, World
 
-_ALONE: Final = {"zombie", "sigterm-client", "sigterm-server", "upgrade"}
+_ALONE: Final = {"zombie", "sigterm-client", "sigterm-server", "upgrade", "restore"}
 """What follows from one of them is no longer known beside another."""
 _FIRST: Final = [*signals.FAULTS, *locks.FAULTS, *maintenance.FAULTS]
 _SECOND: Final = [*system.FAULTS, *network.FAULTS]

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import random
+import signal
 import sys
 import time
 from collections import defaultdict
-from typing import Final
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final
+
+import freezegun
 
 import eosdb
 from eosdb import OffsetAndMetadata, ProducerRecord, Record, SentRecords, TopicPartition
@@ -14,6 +20,7 @@ from eosdb.errors import Outcome
 from tests.trials.hunts.ledger import Ledgers, Operation, Told
 from tests.trials.hunts.programs.working import (
     CONFIG,
+    FILE,
     SIZES,
     TOPIC,
     BrokenError,
@@ -29,6 +36,7 @@ _OWN_TABLE: Final = f"CREATE TABLE IF NOT EXISTS {TABLE} (value TEXT PRIMARY KEY
 DUE: Final = "due"
 """The header of a scheduled record with its due time."""
 _HEADERS = [("n", b"7"), ("n", None)]
+_LIMIT_S: Final = 0.02
 
 
 class Opened:
@@ -154,6 +162,7 @@ class Blocks(Opened):
                     tx.connection.exec_driver_sql(f"INSERT INTO {TABLE} VALUES (?, ?)", row)
                 at = {TopicPartition(TOPIC, 0): OffsetAndMetadata(operation.number)}
                 tx.commit_offsets("places", at)
+                self._meanwhile()
                 if operation.number % 7 == 0:
                     raise _WantedError
         except _WantedError:
@@ -163,6 +172,9 @@ class Blocks(Opened):
                 return "not written"
             raise BrokenError(error.outcome) from error
         return "written"
+
+    def _meanwhile(self) -> None:
+        """What else is done in a block."""
 
 
 class _WantedError(Exception):
@@ -244,7 +256,83 @@ class LaterBlocks(Opened):
         return "written"
 
 
+class ReadsItself(Blocks):
+    """Blocks in which the program reads its own files, as for a checksum, which drops SQLite's locks."""
+
+    def _begin(self, setting: Setting) -> None:
+        self._folder = setting.folder
+        super()._begin(setting)
+
+    def _meanwhile(self) -> None:
+        for path in self._folder.glob(f"{FILE}*"):
+            with contextlib.suppress(OSError):
+                path.read_bytes()
+
+
+class TimeLimit(Exception):
+    """What a signal handler raises in the middle of anything, as those of Celery and RQ do."""
+
+
+class Limited(Transactions):
+    """Each operation has a time limit of its own process. The producer goes on: what was being committed is
+    committed, and what else is open is aborted."""
+
+    def _begin(self, setting: Setting) -> None:
+        self._rng, self._is_limited = random.Random(setting.ledger.life), False
+        signal.signal(signal.SIGALRM, self._is_over)
+        super()._begin(setting)
+
+    def _is_over(self, *_: object) -> None:
+        if self._is_limited:
+            self._is_limited = False
+            raise TimeLimit
+
+    def store(self, operation: Operation, values: list[bytes]) -> Outcome:
+        try:
+            try:
+                self._is_limited = True
+                signal.setitimer(signal.ITIMER_REAL, self._rng.uniform(0.0001, _LIMIT_S))
+                return super().store(operation, values)
+            finally:
+                self._is_limited = False
+        except TimeLimit:
+            return self._ended()
+
+    def _ended(self) -> Outcome:
+        state = self._producer.state
+        try:
+            if state == "COMMITTING_TRANSACTION":
+                self._producer.commit_transaction()
+                return "written"
+            if state != "READY":
+                self._producer.abort_transaction()
+                return "not written"
+        except eosdb.EosdbError as error:
+            raise BrokenError("unknown") from error
+        return "unknown"  # It was over already, or had not begun.
+
+
+@cache
+def _frozen() -> Any:
+    return freezegun.freeze_time(datetime.now(UTC)).start()
+
+
+class Frozen(Transactions):
+    """Transactions while freezegun holds the program's clocks, and moves them between two of three."""
+
+    def _begin(self, setting: Setting) -> None:
+        _frozen()
+        super()._begin(setting)
+
+    def store(self, operation: Operation, values: list[bytes]) -> Outcome:
+        _frozen().tick(operation.number % 3 * 10)
+        return super().store(operation, values)
+
+
 FACES: Final[dict[str, type[Work]]] = {
+    "reads-itself": ReadsItself,
+    "time-limit": Limited,
+    "frozen": Frozen,
     "later": Later,
     "later-block": LaterBlocks,
     "send-many": SendMany,
