@@ -122,12 +122,20 @@ class _Shared(LockFile):
     """A shared lock on bytes of a file of SQLite's."""
 
     def __init__(self, path: str, first: int, count: int) -> None:
-        super().__init__(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "r")
+        kind = os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY
+        super().__init__(os.open(path, kind | os.O_CLOEXEC), "r")
         self.lock: Final = partial(self._set, _bytes(fcntl.F_RDLCK, first, count))
         self.unlock: Final = partial(self._set, _bytes(fcntl.F_UNLCK, first, count))
 
     def _set(self, wanted: bytes) -> None:
         fcntl.fcntl(self, fcntl.F_OFD_SETLK, wanted)
+
+    def retake(self, byte: int) -> bool:
+        try:
+            fcntl.lockf(self, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
 
 
 def shared_lock(path: str, first: int, count: int) -> _Shared:

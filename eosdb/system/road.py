@@ -73,6 +73,10 @@ class SharedLock(Protocol):
     def unlock(self) -> None:
         """Release the lock and leave the file open. Raises OSError."""
 
+    def retake(self, byte: int) -> bool:
+        """Take the process's own exclusive POSIX lock on a byte, also if it has it. Returns False if
+        another process has locked the byte."""
+
     def close(self) -> None:
         """Close the file."""
 

@@ -53,7 +53,7 @@ def connect(
     at_rest: bool = False,
     is_glance: bool = False,
     factory: type[PresentConnection] = PresentConnection,
-) -> sqlite3.Connection:
+) -> PresentConnection:
     """Open a driver connection with eosdb's settings. With `at_rest` the caller guarantees that nobody
     writes to the file: SQLite then locks nothing and creates no files beside it. With `is_glance` it is
     closed as soon as the header is read, and need not keep others from the WAL. Raises sqlite3.Error, and
@@ -125,6 +125,8 @@ def begin_immediate(connection: sqlite3.Connection, deadline_ns: int) -> None:
             _CLOCK.sleep_ms(min(pause_ms, left_ms))
             pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
         else:
+            if isinstance(connection, PresentConnection):
+                connection.has_begun()
             return
 
 

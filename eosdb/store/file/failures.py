@@ -174,6 +174,12 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
             "has moved them to a new file, open that; if another program has dropped them, restore a "
             f"backup (SQLite: {error})"
         )
+    if extended == sqlite3.SQLITE_BUSY_SNAPSHOT:
+        return DatabaseLockedError(
+            f"{path}: not written, because this program has closed the file during the transaction (a "
+            "checksum, a copy), which drops SQLite's locks, and another program has begun to write or has "
+            "written. Try again; read the file between transactions, or use `db.backup`"
+        )
     primary = sqlite3.SQLITE_FULL if extended in _FULL_EXTENDED else extended & 0xFF
     if primary == sqlite3.SQLITE_BUSY:
         # An exclusive lock stops readers, too.

@@ -23,6 +23,10 @@ WAL_FORMAT: Final = b"\x02\x02"
 _LOCKED: Final = (("", 0x4000_0002, 510), ("-shm", 128, 1))
 """The bytes that every connection in WAL mode has locked, shared: in the file, and in the shared memory,
 which a first connection would empty."""
+_WRITE_LOCK: Final = 120
+"""The byte of the shared memory that SQLite has locked from BEGIN IMMEDIATE to COMMIT."""
+_COMMITS: Final = (4, 8)
+"""Length and place of the shared memory's counter of commits (SQLite's WalIndexHdr.iChange)."""
 
 
 class _Held:
@@ -68,6 +72,8 @@ class PresentConnection(sqlite3.Connection):
     excludes all others, and removes the WAL."""
 
     present: tuple[_Held, ...] = ()
+    _memory: SharedLock | None = None
+    _commits = b""
 
     def close(self) -> None:
         self._leave()
@@ -83,9 +89,26 @@ class PresentConnection(sqlite3.Connection):
                 if not (suffix or os.pread(held.lock.fileno(), 2, FORMAT_AT.start) == WAL_FORMAT):
                     return
                 self.present = (*self.present, held)
+                self._memory = held.lock if suffix else None
                 held.enter(self)
                 if not held.is_left:
                     break
+
+    def has_begun(self) -> None:
+        """Note how many commits there were at BEGIN IMMEDIATE."""
+        if self._memory is not None:
+            self._commits = os.pread(self._memory.fileno(), *_COMMITS)
+
+    def keep_write_lock(self) -> None:
+        """Before COMMIT, take SQLite's write lock again, which may have been dropped. Raises sqlite3.Error
+        if another program has it, or has committed: of two commits, one would destroy the other."""
+        if self._memory is not None and not (
+            self._memory.retake(_WRITE_LOCK)
+            and os.pread(self._memory.fileno(), *_COMMITS) == self._commits
+        ):
+            error = sqlite3.OperationalError("the write lock was lost")
+            error.sqlite_errorcode = sqlite3.SQLITE_BUSY_SNAPSHOT
+            raise error
 
     def _leave(self) -> None:
         for held in self.present:

@@ -219,6 +219,7 @@ class HeldUnit:
                 try:
                     self._timings.committing()
                     # As in Writer.commit: MemoryError means that the commit failed.
+                    self._raw.keep_write_lock()
                     self._raw.commit()
                     is_committed = True
                 except sqlite3.Error as error:

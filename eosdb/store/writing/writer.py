@@ -192,6 +192,7 @@ class Writer:
             self._timings.committing()
             # `commit` allocates no objects after SQLite's commit, unlike `execute`. So MemoryError here
             # means that the commit failed.
+            self.connection.keep_write_lock()
             self.connection.commit()
         except sqlite3.Error as error:
             self.note(error)

@@ -166,3 +166,49 @@ def test_a_close_leaves_the_locks_of_the_programs_own_connection(db_path: Path) 
     assert not wal(db_path).exists()
     eosdb.connect(db_path).close()
     assert not presence._all
+
+
+WRITING = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=0.1)
+with connection:
+    connection.execute("INSERT INTO stock VALUES ('theirs')")
+"""
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+@pytest.mark.parametrize("is_disturbed", [False, True])
+def test_two_commits_do_not_destroy_each_other_when_the_file_is_read_in_a_block(
+    is_read: bool, is_disturbed: bool, db_path: Path
+) -> None:
+    with sqlite3.connect(db_path) as owner:
+        owner.execute("CREATE TABLE stock (item TEXT)")
+    owner.close()
+    with eosdb.connect(db_path, adopt="wal") as db:
+        db.admin.create_topic("t")
+
+        def block(value: str) -> None:
+            with db.begin() as tx:
+                tx.publish("t", value)
+                if is_read:
+                    wal(db_path).read_bytes()
+                    Path(f"{db_path}-shm").read_bytes()
+                if is_disturbed:
+                    done = ended([sys.executable, "-c", WRITING, str(db_path)])
+                    assert (done.returncode == 0) == is_read, "SQLite's lock is gone"
+
+        expected = ["1", "2"]
+        if is_read and is_disturbed:
+            expected = ["2"]
+            with pytest.raises(eosdb.DatabaseLockedError, match="closed the file during") as caught:
+                block("1")
+            assert caught.value.outcome == "not written"
+        else:
+            block("1")
+        theirs = db.query("SELECT item FROM stock").all()
+        assert theirs == [("theirs",)] * (is_read and is_disturbed)
+        is_disturbed = False
+        block("2")
+        assert values(db) == expected
+        assert db.query("SELECT item FROM stock").all() == theirs
+        assert db.verify().ok

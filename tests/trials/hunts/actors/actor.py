@@ -26,6 +26,7 @@ class Need(enum.Enum):
     LEDGER = "it writes nothing of its own"
     LONG_LIFE = "its program ends by itself"
     WORKERS = "it is a single process"
+    OWNER = "its file is eosdb's alone"
 
 
 class Actor:

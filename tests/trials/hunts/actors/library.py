@@ -11,7 +11,7 @@ from typing import Final
 
 import eosdb
 from eosdb import TopicPartition
-from tests.trials.hunts.actors.actor import Actor
+from tests.trials.hunts.actors.actor import Actor, Need
 from tests.trials.hunts.programs.working import TOPIC
 from tests.trials.hunts.programs.writers import DUE, TABLE
 from tests.trials.hunts.world import World
@@ -54,6 +54,7 @@ class Block(WithPlaces):
     """With a row of its own table for each message: both, or neither, at any instant."""
 
     is_adopted = True
+    has = Actor.has | {Need.OWNER}
 
     def look(self, world: World) -> list[str]:
         with closing(sqlite3.connect(world.path, timeout=60)) as connection:
