@@ -7,7 +7,6 @@ in `found_by.json` says which seed found it; `hunt.py` searches for those seeds.
 from __future__ import annotations
 
 from tests.simulation import (
-    assignment_mutants,
     change_over_mutants,
     client_mutants,
     coordinator_mutants,
@@ -19,7 +18,6 @@ from tests.simulation.planting import MUTANTS
 
 __all__ = [
     "MUTANTS",
-    "assignment_mutants",
     "change_over_mutants",
     "client_mutants",
     "coordinator_mutants",
