@@ -1,10 +1,11 @@
 """Consume, process, produce with clients of other languages, and with what is built upon clients: kafkajs,
-Sarama, Quix Streams, Spring Kafka. The server is killed meanwhile."""
+Sarama, Quix Streams, FastStream, Spring Kafka. The server is killed meanwhile."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +22,13 @@ from tests.trials.judges.artifacts import (
     python_with,
 )
 from tests.trials.judges.case import Case, Judge
-from tests.trials.judges.python_clients import PROGRAMS, copied
+from tests.trials.judges.python_clients import PROGRAMS, compare_at_least_once, copied
 from tests.trials.judges.suites import KAFKA_GO, MODULE
 
 KAFKAJS: Final = "2.2.4"
 SARAMA: Final = "v1.61.1"
 QUIX: Final = "3.28.1"
+FASTSTREAM: Final = "0.7.8"
 SPRING: Final = "4.0.0"
 
 
@@ -45,6 +47,20 @@ def with_sarama(case: Case) -> str:
 def with_quix(case: Case) -> str:
     program = [python_with("quix", f"quixstreams=={QUIX}"), str(PROGRAMS / "quix_etl.py")]
     return copied(case, [program, program])
+
+
+def with_faststream(client: str) -> Callable[[Case], str]:
+    """FastStream has no transactions (its issue 2512), so it copies at least once, record by record."""
+
+    def ask(case: Case) -> str:
+        packages = [f"faststream[{it}]=={FASTSTREAM}" for it in ("kafka", "confluent")]
+        program = [python_with("faststream", *packages), str(PROGRAMS / "faststream_etl.py")]
+        return copied(
+            case, [program] * 2, more=[[client]] * 2, deaths=(750, 1_750, 2_750, 3_500),
+            kills=(500, 1_500, 2_500), records=4_000, compared=compare_at_least_once,
+        )  # fmt: skip
+
+    return ask
 
 
 def with_spring(case: Case) -> str:
@@ -72,5 +88,7 @@ JUDGES: Final = [
     Judge("kafkajs", KAFKAJS, with_kafkajs),
     Judge("sarama", SARAMA, with_sarama),
     Judge("quix streams", QUIX, with_quix),
+    Judge("faststream with aiokafka", FASTSTREAM, with_faststream("kafka")),
+    Judge("faststream with confluent-kafka", FASTSTREAM, with_faststream("confluent")),
     Judge("spring kafka", SPRING, with_spring),
 ]
