@@ -63,7 +63,8 @@ class Java(OverTheWire):
 
 
 class OfYear(OverTheWire):
-    """An older release, which is found before the installed one."""
+    """An older release, which is found before the installed one. Not kafka-python 2.2: if one request of a
+    transaction is refused for good, it waits without a limit for the transaction's end."""
 
     def __init__(self, client: str, release: str, module: str) -> None:
         super().__init__(f"{client}-{release}", f"{client} {release}'s {_ABORTED}", module)
@@ -281,7 +282,6 @@ ACTORS: Final[list[Actor]] = [
         _OF_CONFLUENT,
         LATER_GROUPS,
     ),
-    OfYear("kafka-python", "2.2.15", "kafka_python"),
     OfYear("aiokafka", "0.8.1", "aiokafka"),
     OfYear("confluent-kafka", "2.0.2", "confluent"),
     Java("java", f"Java's {_ABORTED}", JARS),
