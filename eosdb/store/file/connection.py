@@ -125,8 +125,6 @@ def begin_immediate(connection: sqlite3.Connection, deadline_ns: int) -> None:
             _CLOCK.sleep_ms(min(pause_ms, left_ms))
             pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
         else:
-            if isinstance(connection, PresentConnection):
-                connection.has_begun()
             return
 
 

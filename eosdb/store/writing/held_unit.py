@@ -204,6 +204,7 @@ class HeldUnit:
             self.failure = None
             begin_immediate(self._raw, deadline_ns)
             assert self._raw.in_transaction
+            self._raw.has_begun()
             self._timings.locked()
         self.is_ours = False
 

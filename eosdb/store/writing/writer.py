@@ -153,6 +153,7 @@ class Writer:
             unit.careful = careful
             begin_immediate(connection, self.deadline_ns)
             assert connection.in_transaction
+            connection.has_begun()
             self._timings.locked()
             (version,) = connection.execute("PRAGMA data_version").fetchone()
             self._begun += 1
