@@ -1,5 +1,5 @@
 """Consume, process, produce with clients of other languages, and with what is built upon clients: kafkajs,
-Sarama, Quix Streams, FastStream, Spring Kafka. The server is killed meanwhile."""
+Sarama, Quix Streams, FastStream, Camel, Spring Kafka. The server is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final
 
 from tests.tidy.tree import ROOT
 from tests.trials.judges.artifacts import (
+    QUICK,
     QUIET,
     Jar,
     class_path,
@@ -29,6 +30,7 @@ KAFKAJS: Final = "2.2.4"
 SARAMA: Final = "v1.61.1"
 QUIX: Final = "3.28.1"
 FASTSTREAM: Final = "0.7.8"
+CAMEL: Final = "4.22.0"
 SPRING: Final = "4.0.0"
 
 
@@ -63,6 +65,24 @@ def with_faststream(client: str) -> Callable[[Case], str]:
     return ask
 
 
+def with_camel(*more: str) -> Callable[[Case], str]:
+    """Camel's transactions have no offsets (its pull request 26557), so it copies at least once, record by
+    record."""
+
+    def ask(case: Case) -> str:
+        jars = [Jar("org.apache.camel", it, CAMEL) for it in ("camel-main", "camel-kafka")]
+        path = class_path("camel", [*jars, Jar("org.slf4j", "slf4j-simple", "2.0.18")])
+        program = [java(), "-Xmx256m", *QUICK, *QUIET, "-cp", path, str(PROGRAMS / "CamelEtl.java")]
+        size = 2 if more else 1  # A transaction of one record takes two offsets.
+        return copied(
+            case, [program], more=[more], deaths=[it * size for it in (600, 1_200, 1_800, 2_400)],
+            kills=[it * size for it in (400, 1_500, 2_700)], records=3_000,
+            compared=compare_at_least_once,
+        )  # fmt: skip
+
+    return ask
+
+
 def with_spring(case: Case) -> str:
     jars = class_path(
         "spring", [Jar("org.springframework.kafka", "spring-kafka", SPRING), logging_jar()]
@@ -90,5 +110,7 @@ JUDGES: Final = [
     Judge("quix streams", QUIX, with_quix),
     Judge("faststream with aiokafka", FASTSTREAM, with_faststream("kafka")),
     Judge("faststream with confluent-kafka", FASTSTREAM, with_faststream("confluent")),
+    Judge("camel", CAMEL, with_camel()),
+    Judge("camel transacted", CAMEL, with_camel("transacted")),
     Judge("spring kafka", SPRING, with_spring),
 ]
