@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.cases import each
 from tests.tidy.tree import ROOT
 
-LIMITS = {"users": 40_600, "internals": 12_950}
+LIMITS = {"users": 40_700, "internals": 12_950}
 README_LIMIT = 1_100
 WRITTEN_BY_PROGRAMS = {
     "docs/internals/conformance.md", "docs/internals/gauntlet.md", "docs/internals/notices.md",
