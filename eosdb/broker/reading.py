@@ -290,7 +290,8 @@ def wait_for_change(core: Core, request: requests.WaitForChange) -> int:
         version = listener.wait(request.version, timeout_ms, request.cancelled)
     if version == request.version and core.coordinator.serve_readers():
         version = core.store.data_version()
-    return version  # After a change, what is due holds the next read, which does it.
+    # After a change the client reads and waits again, and that call does what is due.
+    return version
 
 
 @answers(requests.DeleteRecords)

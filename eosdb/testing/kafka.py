@@ -172,9 +172,8 @@ class KafkaDouble(str, Closeable):
         self.path = path
         now_ms = SystemClock().time_ms()
         self.clock = _RunningClock() if time_passes else clock or ManualClock(now_ms)
-        self.clock.advance(
-            max(now_ms - self.clock.time_ms(), 0)
-        )  # Clients send this machine's time.
+        # Clients send this machine's time.
+        self.clock.advance(max(now_ms - self.clock.time_ms(), 0))
         self._config = replace(_BROKER, **config)
         self._faults = ServerFaults()
         self._port: int = self._reserved.getsockname()[1]
