@@ -1,7 +1,8 @@
-"""Marks say what a test does; a test without one that starts a process or computes for long fails.
+"""Marks say what a test does; a test without one that starts a process fails.
 
-`make test-fast` runs what has no mark (`--fast`), so it stays fast by this rule. Processes are noticed by
-audit events of Python: a test that starts a process in C, or by `multiprocessing` with "spawn", must set
+`make test-fast` runs what has no mark (`--fast`). There a test that computes for long fails, too, so it
+stays fast. The whole suite does not time tests, because machines are slow at times. Processes are noticed
+by audit events of Python: a test that starts a process in C, or by `multiprocessing` with "spawn", must set
 the mark.
 """
 
@@ -35,6 +36,7 @@ class Watch:
     """What the current test has done, with the set-up and end of its fixtures."""
 
     def __init__(self) -> None:
+        self.is_timed = False
         self.process: str | None = None
         self.began_s = 0.0
 
@@ -53,6 +55,8 @@ class Watch:
         """Why the test needs a mark."""
         if self.process is not None:
             return f"starts a process ({self.process}): mark it with pytest.mark.process"
+        if not self.is_timed:
+            return None
         used_s = time.process_time() - self.began_s
         if used_s <= LIMIT_S or used_s <= (limit_s := LIMIT_S * slowness()):
             return None
@@ -85,6 +89,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     sys.addaudithook(_WATCH.hear)
     if config.option.fast:
+        _WATCH.is_timed = True
         config.option.markexpr = f"not ({' or '.join(sorted(MARKS))})"
 
 

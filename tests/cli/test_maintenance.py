@@ -15,6 +15,7 @@ from click.testing import Result
 
 import eosdb
 from eosdb.store.schema.newest import SCHEMA_VERSION
+from eosdb.store.schema.row_checksum import row_checksum
 from tests.readers import dump_state
 
 pytestmark = pytest.mark.slow
@@ -53,7 +54,11 @@ def test_rebuild_mends_what_verify_finds(run: Run, db_path: Path) -> None:
 def test_a_file_of_a_newer_schema_can_be_backed_up(run: Run, db_path: Path, tmp_path: Path) -> None:
     connection = sqlite3.connect(db_path)
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
-    connection.execute(f"UPDATE eosdb_file SET read_version = {SCHEMA_VERSION + 1}")
+    (row,) = connection.execute("SELECT file_id, first_release, place FROM eosdb_file").fetchall()
+    columns = (row[0], SCHEMA_VERSION + 1, *row[1:])
+    connection.execute(
+        "UPDATE eosdb_file SET read_version = ?, checksum = ?", (columns[1], row_checksum(*columns))
+    )
     connection.commit()
     connection.close()
     before = dump_state(db_path)

@@ -61,7 +61,7 @@ def cut_short(data: bytearray, rng: random.Random) -> None:
 
 
 def cut_last_page(data: bytearray, rng: random.Random) -> None:
-    """SQLite reads the missing bytes as zeros. The last byte of the file is another one, so all is seen."""
+    """SQLite reads the missing bytes as zeros, and what they said may go without a trace."""
     del data[-rng.randrange(1, PAGE) :]
 
 
@@ -80,15 +80,13 @@ def test_a_damaged_file_is_refused_or_reported(
         damage(data, random.Random(seed))
         path = tmp_path / f"{seed}.db"
         path.write_bytes(data)
-        if damage is cut_short:
+        if damage in (cut_short, cut_last_page):
             with pytest.raises(eosdb.CorruptDatabaseError):
                 eosdb.connect(path)
         answers += [answer(path, read_only=True), answer(path, read_only=False)]
     assert any(word != "sound" for word in answers), "some of the damage is seen"
-    if damage is cut_short:
+    if damage in (cut_short, cut_last_page):
         assert set(answers) == {"refused"}, "and be it only by its length"
-    if damage is cut_last_page:
-        assert "sound" not in answers
 
 
 def answer(path: Path, *, read_only: bool) -> str:

@@ -77,12 +77,12 @@ def outcomes(said: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.process
-def test_a_test_without_a_mark_neither_starts_a_process_nor_computes_for_long(
+def test_a_fast_test_neither_starts_a_process_nor_computes_for_long(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "test_planted.py").write_text(_MARKS)
-    said = run(tmp_path)
-    tests = set(re.findall(r"def (test_\w+)", _MARKS))
+    said = run(tmp_path, "--fast")
+    tests = set(re.findall(r"(?<!process\n)(?<!slow\n)def (test_\w+)", _MARKS))
     assert outcomes(said) == {
         "PASSED": tests,
         "ERROR": {test for test in tests if test.startswith("test_red")},

@@ -16,6 +16,7 @@ import base64
 import os
 import re
 import sqlite3
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from eosdb.errors import CorruptDatabaseError
@@ -62,16 +63,19 @@ def _save(source: Executes, file_id: str, place: str | None, needs: Needs = NEWE
 
 
 def with_place(source: Executes) -> tuple[str, str | None]:
-    """Return the file's id and its place; an empty id if it is missing, no place for a new file."""
-    row = source.execute("SELECT file_id, place FROM eosdb_file").fetchone()
-    return ("", None) if row is None else row
+    """Return the file's id and its place; an empty id if it is missing, no place for a new file. Raises
+    CorruptDatabaseError for a damaged row."""
+    row = _stored(source)
+    return ("", None) if row is None else (row[0], row[-1])
 
 
 def settle(source: Executes, place: str | None) -> None:
-    """Store the file's place inside the caller's unit; None makes it new. Its schema may be newer."""
-    row = source.execute("SELECT file_id, read_version, first_release FROM eosdb_file").fetchone()
+    """Store the file's place inside the caller's unit; None makes it new. Its schema may be newer. Raises
+    CorruptDatabaseError for a damaged row."""
+    row = _stored(source)
     if row is not None:
-        _save(source, row[0], place, Needs(*row[1:]))
+        file_id, *needs, _ = row
+        _save(source, file_id, place, Needs(*needs))
 
 
 class Executes(Protocol):
@@ -79,11 +83,30 @@ class Executes(Protocol):
 
 
 def read(source: Executes) -> str:
-    """Return the file's id. Raises CorruptDatabaseError if it is missing."""
-    row = source.execute("SELECT file_id FROM eosdb_file").fetchone()
+    """Return the file's id. Raises CorruptDatabaseError if it is missing or its row is damaged."""
+    row = _stored(source)
     if row is None:
         raise CorruptDatabaseError("the file has lost its id; run `eosdb verify`, restore a backup")
     return str(row[0])
+
+
+_ROW: Final = "SELECT file_id, read_version, first_release, place, checksum FROM eosdb_file"
+
+
+def _stored(source: Executes) -> list[Any] | None:
+    """The columns of the row, without its checksum."""
+    row = source.execute(_ROW).fetchone()
+    if row is None:
+        return None
+    columns: list[Any]
+    *columns, checksum = row
+    if checksum != row_checksum(*columns):
+        raise CorruptDatabaseError(f"eosdb_file: {_unlike(columns)}; restore a backup")
+    return columns
+
+
+def _unlike(columns: Sequence[object]) -> str:
+    return f"the row {tuple(columns)} does not fit its checksum"
 
 
 _UNKNOWN: Final = Needs(0, "")
@@ -108,14 +131,12 @@ def needs(connection: sqlite3.Connection) -> Needs | None:
 
 def problems(connection: sqlite3.Connection) -> list[str]:
     """For `verify`: return the faults of the row in `eosdb_file`."""
-    rows = connection.execute(
-        "SELECT file_id, read_version, first_release, place, checksum FROM eosdb_file"
-    ).fetchall()
+    rows = connection.execute(_ROW).fetchall()
     if len(rows) == 1 and FORM.fullmatch(rows[0][0]):
         *columns, checksum = rows[0]
         if checksum == row_checksum(*columns):
             return []
-        return [f"eosdb_file: the row {tuple(columns)} does not fit its checksum"]
+        return [f"eosdb_file: {_unlike(columns)}"]
     ids = [file_id for file_id, *_ in rows]
     return [f"eosdb_file: found {ids}, expected one id of 22 characters of base64url"]
 

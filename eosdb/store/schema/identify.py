@@ -23,6 +23,8 @@ from eosdb.system.descriptors import head
 from eosdb.system.lock_file import LOCK
 
 _BACK: Final = "`PRAGMA journal_mode=WAL` in any SQLite client switches it back"
+_USUAL_PAGE: Final = 4096
+"""Bytes; a file that another program made may have pages of another size."""
 
 
 class Found(NamedTuple):
@@ -83,6 +85,8 @@ def looked_at(
             try:
                 content = newest.of(connection)
                 if content.version is not None:
+                    if size % _USUAL_PAGE:
+                        _check_length(connection, path, size)
                     if by_header and content == newest.Kind(APPLICATION_ID, SCHEMA_VERSION, False):
                         found = Found(SCHEMA_VERSION, not says_wal(path), False)
                     else:
@@ -107,6 +111,18 @@ def looked_at(
         f"expected {APPLICATION_ID:#x}); eosdb did not touch it. To add eosdb's tables to it: `eosdb init "
         "--adopt FILE`, or eosdb.connect(path, adopt=True)"
     )
+
+
+def _check_length(connection: sqlite3.Connection, path: str, size: int) -> None:
+    """Raises CorruptDatabaseError for a file of `size` bytes that ends within a page. SQLite reads such a
+    page's missing bytes as zeros, and a checkpoint would write these."""
+    (page,) = connection.execute("PRAGMA page_size").fetchone()
+    logs = [path + end for end in ("-wal", "-journal")]
+    if size % page and not any(os.path.exists(log) and os.path.getsize(log) for log in logs):
+        raise errors.CorruptDatabaseError(
+            f"{path} is cut short: it has {size} bytes, and its last page of {page} bytes ends after "
+            f"{size % page}; restore a backup"
+        )
 
 
 def _found(connection: sqlite3.Connection, path: str, content: newest.Kind, version: int) -> Found:

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -88,9 +89,22 @@ def test_verify_tells_when_it_is_none(db_path: Path, damage: str) -> None:
     raw.execute(damage)
     raw.commit()
     raw.close()
-    with eosdb.connect(db_path) as db:
+    with eosdb.connect(db_path, read_only=True) as db:
         (problem,) = db.verify().problems
     assert problem.startswith("eosdb_file: found ")
+
+
+def test_a_damaged_row_is_refused_and_not_stored_again_with_a_checksum_that_fits(
+    db_path: Path,
+) -> None:
+    make(db_path)
+    with closing(sqlite3.connect(db_path, isolation_level=None)) as raw:
+        raw.execute("UPDATE eosdb_file SET place = 'elsewhere'")
+    for _ in range(2):
+        with pytest.raises(eosdb.CorruptDatabaseError, match="does not fit its checksum"):
+            eosdb.connect(db_path)
+    with eosdb.connect(db_path, read_only=True) as db:
+        assert "does not fit its checksum" in db.verify().problems[0]
 
 
 def test_the_command_line_tells_it(db_path: Path) -> None:
