@@ -41,7 +41,8 @@ class ProcessorConfig(TypedDict, Generic[MadeKey, MadeValue], total=False):
             processed in order. In eosdb.aio its name is `concurrency`.
         transaction_size: The number of records after which a transaction is committed.
         transaction_interval_ms: The time after its first record, in ms, after which a transaction is
-            committed even if more records come. It is committed earlier when none has come for 5 ms.
+            committed even if more records come. It is committed earlier when none has come for 5 ms, and
+            at once when the last one came after a longer pause.
         retry_backoff_ms: The pause before a call without a delay, in ms. Later records wait for it; with
             `workers`, those of the same key.
         key_serializer: Converts the keys that the handler returns to bytes. None: keys are `bytes`, `str`

@@ -70,8 +70,9 @@ from eosdb.system.signals import stopped_by_signals
 
 _POLL_MS: Final = 1_000
 _LULL_MS: Final = 5
-"""A transaction is committed when no record has come for so long: its results are not kept back, and a
-sender at full speed is not held up by a commit for each of its records."""
+"""A transaction is committed when no record has come for so long, or at once if its last record came after
+a longer pause: results are not kept back, and a sender at full speed is not held up by a commit for each of
+its records."""
 _FROZEN_MS: Final = 1_000
 """If the time of day does not move for so long (freezegun), no retry becomes due."""
 _RATES: Final = ("process", "commit")
@@ -150,6 +151,7 @@ class Processor:
         self._broken_by: EosdbError | None = None
         self._alone = 0
         """This many next records get a transaction each, to find the record whose results are refused."""
+        self._lull_ms = _LULL_MS
         self._stopping = False  # Set without a lock, because a signal handler may call `stop`.
 
     def _transaction_of(self, handler: AnyHandler, file: ProcessorFile) -> ProcessingTransaction:
@@ -318,7 +320,10 @@ class Processor:
         """Poll once and process the records. Returns whether anything was done."""
         transaction, settings = self._transaction, self._settings
         size = 1 if self._alone else settings.transaction_size
+        began_ms = self._clock.monotonic_ms()
         records = self._poll(self._patience_ms(wait_ms), size)
+        if records:
+            self._lull_ms = _LULL_MS if self._clock.monotonic_ms() <= began_ms + _LULL_MS else 0
         if transaction.is_broken:
             # A rebalance broke the transaction; the new records are of another generation.
             self._put_back(records)
@@ -387,7 +392,7 @@ class Processor:
         ends = self._lanes.waits_ms()
         if self._transaction.records:
             left_ms = self._settings.transaction_interval_ms - self._transaction.age_ms()
-            ends.append(left_ms if self._lanes.in_hand else min(left_ms, _LULL_MS))
+            ends.append(left_ms if self._lanes.in_hand else min(left_ms, self._lull_ms))
         return max(min(_POLL_MS, *ends), 0) if ends else wait_ms
 
     def _put_back(self, records: list[ConsumerRecord]) -> None:

@@ -85,6 +85,19 @@ def test_a_transaction_is_committed_when_no_record_has_come_for_5_ms(
     assert prepared_ms(db) - before == 5
 
 
+def test_a_record_after_a_longer_pause_is_committed_at_once(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    """Such a sender will pause again."""
+    with db.producer() as producer:
+        producer.send("in", b"a", deliver_at=clock.time_ms() + 700)
+    processor = db.processor("in", upper, "out", group_id="g", transactional_id="tx")
+    processor.run(until_idle_ms=2_000)
+    (delivered,) = read(db, "in")
+    assert values(db) == [b"A"]
+    assert prepared_ms(db) == delivered.timestamp
+
+
 def test_a_transaction_is_held_open_for_more_records_only_so_long(
     db: eosdb.Database, clock: ManualClock
 ) -> None:
