@@ -15,7 +15,7 @@ import pytest
 from kafka.protocol.metadata.metadata import MetadataRequest
 
 import eosdb
-from eosdb.cli.commands.kafka.serve import broker_config
+from eosdb.cli.commands.kafka.serve import broker_config, trim_heap
 from tests.cli.conftest import Run
 from tests.programs import ended
 from tests.wire.clients import consume, produce
@@ -215,3 +215,17 @@ def test_a_cluster_in_memory_has_no_file(run: Run, db_path: Path) -> None:
     refused = run("serve", str(db_path), "--memory")
     assert refused.exit_code == 2
     assert "FILE or --memory" in refused.stderr
+
+
+def test_what_a_burst_of_requests_took_goes_back_to_the_system() -> None:
+    requests = [bytes(2_000) for _ in range(50_000)]
+    many = resident_kib()
+    requests = requests[::1_000]  # Those that stay lie between those that go.
+    trim_heap()
+    assert resident_kib() < many - 50_000
+
+
+def resident_kib() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (size,) = [line.split()[1] for line in lines if line.startswith("VmRSS:")]
+    return int(size)
