@@ -230,8 +230,10 @@ class RecordHandler:
     # -- small steps ----------------------------------------------------------------------------
 
     def _has_attempts(self, attempt: Attempt) -> bool:
-        failure = self._failures.get(attempt.key)
-        here = 0 if failure is None else failure.attempts - attempt.before
+        failure = self._failures.get(attempt.key) if self._failures else None
+        if failure is None:
+            return True
+        here = failure.attempts - attempt.before
         assert here >= 0, here
         return here < self.settings.calls_before_delay(attempt.retries)
 

@@ -260,12 +260,14 @@ class ProducerTransaction(ProcessingTransaction):
         except Exception as error:
             return error
         assert not self.is_broken
-        # An interrupt between two results must leave a transaction that cannot be committed.
-        self.is_broken = bool(results)
+        assert self.producer is not None
+        send = self.producer.send
         for result in results:
-            was_refused = self.producer is not None and self.producer.state in _REFUSED
+            # An interrupt between two results must leave a transaction that cannot be committed.
+            self.is_broken = True
+            was_refused = self.producer.state in _REFUSED
             try:
-                self.send(result)
+                send_by(send, result)
             except FAULTS_OF_RESULTS as error:
                 if was_refused:
                     raise  # The cause may be an earlier record of the transaction.
