@@ -57,7 +57,7 @@ class Beliefs:
     def check(self) -> None:
         """Check each member's partitions of its current generation, including former ones, whose commits
         may still be in flight: no two members may have the same. What a member has kept since an older
-        epoch belongs to them (KIP-1251); what another one owns by now does not."""
+        epoch belongs to them (KIP-1251); what another one has got since does not."""
         if self._checked == self._ledger.beliefs:
             return
         self._checked = self._ledger.beliefs
@@ -67,7 +67,9 @@ class Beliefs:
             if member is None or epoch > generation:
                 continue
             kept = {number for _, number in member.kept_since(epoch)}
-            others = (m.owned for _, m in self.members.values() if m is not member)
+            others = (
+                m.owned - m.kept_since(epoch) for _, m in self.members.values() if m is not member
+            )
             taken = {number for _, number in set().union(*others)}
             for tp in sorted(believed):
                 if tp.partition in kept or (epoch == generation and tp.partition not in taken):

@@ -113,21 +113,16 @@ class StoredMember:
     def __init__(self, parts: Sequence[Any]) -> None:
         whole: list[Any] = [*parts, *_DEFAULTS[len(parts) :]]
         (
-            self.member_id, self.group_instance_id, _, _, self.session_timeout_ms, _, self.owner_lock,
-            self._protocols, assignment, self.has_joined, _, self.member_epoch, _, self._shares, _,
-            self.state,
+            self.member_id, self.group_instance_id, _, _, self.session_timeout_ms, _, self.owner_lock, _,
+            assignment, self.has_joined, _, self.member_epoch, _, self._shares, _, self.state,
         ) = whole[: len(_DEFAULTS)]  # fmt: skip
         self.assigned = assigned(b64decode(assignment))
         """The partitions of a classic member."""
-        self.owned = self._shares_since(2**31)
+        self.owned = self.kept_since(2**31)
         """Topic number and partition number of each that a member of the new protocol has."""
 
     def kept_since(self, epoch: int) -> set[tuple[int, int]]:
-        """What it has had since this epoch without a break; nothing for a classic member, which must commit
-        in its generation."""
-        return set() if self._protocols else self._shares_since(epoch)
-
-    def _shares_since(self, epoch: int) -> set[tuple[int, int]]:
+        """What it has had since this epoch without a break."""
         shares = [topics for since, topics in self._shares if since <= epoch]
         return {(topic, n) for topics in shares for topic, numbers in topics for n in numbers}
 

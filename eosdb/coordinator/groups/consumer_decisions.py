@@ -230,25 +230,24 @@ def check_commit(
     partitions: Partitions,
     is_transactional: bool,
 ) -> None:
-    """Check that offsets of these partitions may be committed. Allowed: a member in its epoch; a member of
-    the new protocol in an older epoch, if it has owned all the partitions since (KIP-1251); anybody in an
-    empty group; inside a transaction, a client with neither a member id nor a group instance id. Nobody
-    commits what another member owns. Raises UnknownMemberIdError and StaleMemberEpochError; for classic
+    """Check that offsets of these partitions may be committed. Allowed: a member in its epoch; a member in
+    an older epoch, if it has owned all the partitions since (KIP-1251); anybody in an empty group; inside
+    a transaction, a client with neither a member id nor a group instance id. Nobody commits what another
+    member has got since that epoch. Raises UnknownMemberIdError and StaleMemberEpochError; for classic
     members, whose clients do not know that error, IllegalGenerationError."""
     is_simple = not member_id and group_instance_id is None
     if member_epoch < 0 and (not group.members or (is_transactional and is_simple)):
         return
     member = known_member(group, member_id)
-    # A classic member may be eager, and reads kept partitions again from the group's offsets.
-    is_older = member_epoch < member.member_epoch and not member.protocols
-    if is_older and partitions <= member.kept_since(member_epoch):
+    if member_epoch < member.member_epoch and partitions <= member.kept_since(member_epoch):
         return
     stale = _stale(group, member, member_epoch)
     # decisions/0109: it may have given them up, and be in its epoch still because it must give up more.
-    if stale is None and partitions & _owned_by_others(group, member):
+    others = (m.owned - m.kept_since(member_epoch) for m in group.members if m is not member)
+    if stale is None and not partitions.isdisjoint(NOTHING.union(*others)):
         stale = errors.StaleMemberEpochError(
-            f"group {group.group_id!r}: {member_id!r} commits partitions that another member owns now; "
-            "read on from the group's offsets"
+            f"group {group.group_id!r}: {member_id!r} commits partitions that another member has got "
+            "since; read on from the group's offsets"
         )
     if stale is not None:
         raise errors.IllegalGenerationError(str(stale)) if member.protocols else stale
@@ -413,6 +412,8 @@ def _reconciled(
             revoke_by_ms=now_ms + member.rebalance_timeout_ms,
         )
     unreleased = (member.target - kept) & taken
+    if owned is not None and member.protocols:
+        kept &= owned  # An eager classic member has given up all, and reads from the group's offsets again.
     return _moved(
         member,
         assignment_epoch,

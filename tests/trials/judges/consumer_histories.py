@@ -5,7 +5,8 @@ Three members and one static member change their subscriptions, leave, come back
 repeat old heartbeats, and commit and fetch offsets in old and new epochs, plain and in transactions. The
 broker is that of `group_histories`. Left out are what docs/semantics.md says otherwise: commits of a static
 member that has come back, the epoch after an empty group, a group of which a transaction alone remains, and
-a subscription that changes while its member gives up partitions.
+a subscription that changes while its member gives up partitions, and commits of what another member has got
+since.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdReq
 
 from eosdb.wire import schemas
 from tests.trials.judges.case import Judge
-from tests.trials.judges.group_histories import asked_of_both
+from tests.trials.judges.group_histories import asked_of_both, is_taken_by_kafka
 from tests.wire.peer import Address, Peer, asking
 
 STEPS: Final = 40
@@ -75,7 +76,10 @@ class Side:
         return what in ("commit", "transact") and who == "static" and self._was_away
 
     def is_known(self, step: Step, here: tuple[Any, ...], there: tuple[Any, ...]) -> bool:
-        """Whether Kafka also takes partitions of the topics that the member has just left."""
+        """Whether Kafka also takes partitions of the topics that the member has just left, or a commit of
+        what another member has got since."""
+        if step[0] in ("commit", "transact"):
+            return is_taken_by_kafka(here, there)
         return step[0] == "change" and here[:2] == there[:2] and here[2] is None
 
     def answer(self, step: Step) -> tuple[object, ...]:

@@ -7,8 +7,8 @@ on chance is left out: classic members are static and the coordinator assigns by
 ids, which each broker makes for itself, do not matter. Nothing waits: a classic group has one member at a
 time.
 
-Three differences are left out (docs/semantics.md): the epoch after an empty group, what a classic member
-owns that has not yet synced, and when a classic member is told that another has left.
+Four differences are left out (docs/semantics.md): the epoch after an empty group, what a classic member
+owns that has not yet synced, when a classic member is told that another has left, and late commits.
 """
 
 from __future__ import annotations
@@ -23,9 +23,14 @@ from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin.topics import CreateTopicsRequest
 from kafka.protocol.consumer.group import LeaveGroupRequest
+from kafka.protocol.metadata.find_coordinator import FindCoordinatorRequest
 from kafka.protocol.metadata.metadata import MetadataRequest
 
-from eosdb.errors import RebalanceInProgressError
+from eosdb.errors import (
+    IllegalGenerationError,
+    RebalanceInProgressError,
+    StaleMemberEpochError,
+)
 from eosdb.model.protocol.consumer_protocol import (
     Subscription,
     decode_assignment,
@@ -46,6 +51,7 @@ _CLASSIC: Final = "c0"
 _Beat: Any = schemas.ConsumerGroupHeartbeatRequest
 _PATIENCE_S: Final = 30.0
 _REJOIN: Final = RebalanceInProgressError.code
+_LATE: Final = ((IllegalGenerationError.code, 0), (StaleMemberEpochError.code, 0))
 Step = tuple[str, str, int]
 """What is asked, in whose name, and a number that the request may use."""
 
@@ -89,7 +95,9 @@ class Side:
         )
 
     def is_known(self, step: Step, here: tuple[Any, ...], there: tuple[Any, ...]) -> bool:
-        """Whether a classic member learns at once that another has left."""
+        """Whether a classic member learns at once that another has left, or a late commit is refused."""
+        if step[0].startswith("commit"):
+            return is_taken_by_kafka(here, there)
         return step[0] in ("heartbeat", "sync") and (here[0], there[0]) == (_REJOIN, 0)
 
     def answer(self, step: Step) -> tuple[object, ...]:
@@ -222,6 +230,11 @@ class Side:
             time.sleep(0.1)
 
 
+def is_taken_by_kafka(here: tuple[Any, ...], there: tuple[Any, ...]) -> bool:
+    """Whether eosdb refuses a commit of what another member has got since, or an eager one's late one."""
+    return (here[0], there[0]) in _LATE
+
+
 def steps(seed: int) -> list[Step]:
     """One history."""
     rng = random.Random(seed)
@@ -267,6 +280,18 @@ def compare(ours: Any, kafka: Any, history: list[Step], group: str) -> str | Non
     return None
 
 
+def _begin_coordinators(address: Address) -> None:
+    """Kafka makes the topics of its coordinators when somebody looks for one."""
+    peer, deadline = Peer(address), time.monotonic() + _PATIENCE_S
+    for kind in (0, 1):
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["any"])
+        while peer.ask(request, 4).coordinators[0].error_code:
+            if time.monotonic() > deadline:
+                raise FailedError("the broker does not begin its coordinators")
+            time.sleep(0.1)
+    peer.socket.close()
+
+
 def asked_of_both(
     make: Callable[[Address, str], Any], steps: Callable[[int], list[Step]], case: Case
 ) -> str:
@@ -274,6 +299,7 @@ def asked_of_both(
     if broker is None:
         raise MissingError("EOSDB_BENCH_KAFKA names no broker")
     host, _, port = broker.rpartition(":")
+    _begin_coordinators(Address(host, int(port)))
     run = uuid.uuid4().hex[:8]
     ours, kafka = (
         make(Address("127.0.0.1", case.server.port), run),
