@@ -42,11 +42,12 @@ def keywords_of(
     return decorated
 
 
-def checked_settings(kind: type[T], what: str, config: Mapping[str, Any]) -> T:
-    """Build the dataclass `kind`. `what` names it in errors. Raises ConfigError."""
+def checked_settings(kind: type[T], what: str, config: Mapping[str, Any], *beside: str) -> T:
+    """Build the dataclass `kind`. `what` names it in errors, which also suggest the arguments `beside` the
+    settings. Raises ConfigError."""
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     if unknown := [name for name in config if name not in defaults]:
-        raise ConfigError(unknown_text(what, unknown, defaults))
+        raise ConfigError(unknown_text(what, unknown, (*defaults, *beside)))
     for name, given in config.items():
         if isinstance(defaults[name], bool):
             check_switch(name, given)

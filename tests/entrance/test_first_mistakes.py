@@ -191,7 +191,8 @@ def test_a_handler_whose_annotation_contradicts_batch_is_refused(db: Database) -
     def evaluated(records: object) -> None: ...
 
     evaluated.__annotations__["records"] = list
-    for handler in (_lists, _lists_and_rows, evaluated):
+    without: Any = lambda records: None  # noqa: E731
+    for handler in (_lists, _lists_and_rows, evaluated, without):
         with pytest.raises(ConfigError, match=r"batch: got False .* add batch=True"):
             db.processor("t", handler, group_id="g")
         db.processor("t", handler, group_id="g", batch=True)

@@ -111,6 +111,10 @@ class ProcessorSettings:
         check_whole("transaction_interval_ms", self.transaction_interval_ms, 0)
         check_whole("max_attempts", self.max_attempts, 1)
         check_whole("retry_backoff_ms", self.retry_backoff_ms, 0)
+        if isinstance(self.retry_delays_ms, str) or not isinstance(self.retry_delays_ms, Sequence):
+            raise ConfigError(
+                f"retry_delays_ms: got {self.retry_delays_ms!r}, expected delays in ms, such as (1_000,)"
+            )
         for delay in self.retry_delays_ms:
             check_whole("retry_delays_ms", delay, 1)
         if self.retry_delays_ms and self.dead_letter_topic is None:

@@ -75,19 +75,22 @@ def check_is_plain(function: object) -> None:
 
 def check_portion(handler: object, batch: bool) -> None:
     """Raises ConfigError if the annotation of a handler's first parameter says that it takes a list of
-    records, but it would get one record; or the other way round."""
+    records, but it would get one record; or the other way round. Without an annotation the name `records`
+    says so: a loop over the fields of one record would raise nothing."""
     with contextlib.suppress(
         TypeError, ValueError
     ):  # `takes_transaction` refuses what has no signature.
         first = next(iter(inspect.signature(handler).parameters.values()), None)  # type: ignore[arg-type]
         given = "" if first is None else first.annotation
         text = given.__name__ if isinstance(given, type) else str(given)
+        if first is not None and given is first.empty and first.name == "records":
+            text = "list"
         found = _ANNOTATION.fullmatch(text)
         if found and (found["one"] if batch else found["several"]):
             raise ConfigError(
                 f"batch: got {batch} for {handler!r:.80}, which takes {text}; "
                 + ("leave batch out" if batch else "add batch=True")
-                + f", or take {'list[ConsumerRecord]' if batch else 'ConsumerRecord'}"
+                + f", or take {'records: list[ConsumerRecord]' if batch else 'record: ConsumerRecord'}"
             )
 
 

@@ -113,7 +113,10 @@ class Processor:
         /,
         **config: Any,
     ) -> None:
-        self._settings = checked_settings(ProcessorSettings, "processor", config)
+        if "until_idle_ms" in config:
+            raise ConfigError("until_idle_ms: give it to run(until_idle_ms=…), or to eosdb.process")
+        beside = "group_id", "transactional_id", "until_idle_ms"
+        self._settings = checked_settings(ProcessorSettings, "processor", config, *beside)
         if "max_batch" in config and not self._settings.batch:
             raise ConfigError(
                 f"max_batch: got {config['max_batch']!r} without batch=True, expected a handler of "

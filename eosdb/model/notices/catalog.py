@@ -206,7 +206,7 @@ OLD_RECORDS: Final = Notice(
     LOG, WARNING, "old_records", ("topic", "retention_ms"),
     "topic %(topic)s: records arrive that are %(age_days).1f days old by their timestamps, and "
     "retention.ms=%(retention_ms)d keeps them for %(retention_days).1f days only, so the next housekeeping "
-    "deletes them unless younger records precede them. If the timestamps are event times, set "
+    "deletes them unless younger records precede them. If the timestamps are event times in ms, set "
     "retention.ms=-1 for the topic (`eosdb topics alter %(topic)s --config retention.ms=-1`).",
     "records arrive that are older than the topic's retention; once for each topic",
 )  # fmt: skip

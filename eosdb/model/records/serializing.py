@@ -32,7 +32,8 @@ def serialized(what: str, given: object, serializer: Serializer | None) -> bytes
     if serializer is None:
         order = "; the pairs of send_many are (key, value)" if what == "key" else ""
         raise TypeError(
-            f"{what}: got {kind}, expected bytes, str or None; give the producer a {what}_serializer{order}"
+            f"{what}: got {kind}, expected bytes, str or None; encode it, as json.dumps does, or give the "
+            f"producer a {what}_serializer{order}"
         )
     name = getattr(serializer, "__qualname__", None) or type(serializer).__name__
     raise TypeError(f"{what}_serializer: {name} returned {kind}, expected bytes or str")

@@ -564,6 +564,9 @@ def test_a_static_copy_that_is_replaced_ends_with_the_groups_error(
         ({"max_batch": 500}, "got 500 without batch=True"),
         ({"max_batch": 9, "batch": False}, "add batch=True"),
         ({"batches": True}, "did you mean 'batch'"),
+        ({"until_idle": 100}, "did you mean 'until_idle_ms'"),
+        ({"until_idle_ms": 100}, "give it to run"),
+        ({"retry_delays_ms": 1_000, "dead_letter_topic": "dlq"}, "got 1000, expected delays in ms"),
     ],
 )
 def test_bad_settings_are_refused(db: eosdb.Database, config: dict[str, Any], told: str) -> None:
