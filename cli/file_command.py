@@ -266,6 +266,11 @@ class FileCommand(click.Command):
         args, named = self._taken_out(_each_of_files(args))
         given, words, at = self._words(ctx, args)
         if self._begins_with_file(ctx, given, words, len(named)):
+            later = next(filter(is_database, words[1:]), None)
+            if later is not None and not os.path.exists(words[0]):
+                raise click.UsageError(
+                    f"there is no file {words[0]!r}, but {later!r} is one: FILE comes first", ctx
+                )
             return super().parse_args(ctx, [*args[:at], words[0], *named, *args[at + 1 :]])
         return super().parse_args(ctx, [_NoFile(), *named, *args])
 

@@ -129,6 +129,16 @@ class CommandsByName(click.Group):
         super().__init__(*args, **kwargs)
         self.commands = _Loaded()
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. The error for one that only groups have, such as `fence`, names these."""
+        if self.get_command(ctx, args[0]) is None:
+            groups = ((name, getattr(one, "commands", ())) for name, one in self.commands.items())
+            if found := [f"'{group} {args[0]}'" for group, names in groups if args[0] in names]:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {' or '.join(found)}?")
+        return super().resolve_command(ctx, args)
+
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         """Hide --help itself, so that the help fits on one screen."""
         option = super().get_help_option(ctx)

@@ -69,7 +69,7 @@ def describe(
         raise click.UsageError("give --members or --state, not both")
     with session.open(read_only=True) as db:
         names = tuple(db.broker.list_groups()) if all_groups else group
-        with _guessing(db, *names):
+        with guessing(db, *names):
             reports = [db.admin.describe_group_offsets(name) for name in names]
         if members:
             _show_members(db, reports)
@@ -81,7 +81,7 @@ def describe(
 
 
 @contextlib.contextmanager
-def _guessing(db: eosdb.Database, *names: str) -> Iterator[None]:
+def guessing(db: eosdb.Database, *names: str) -> Iterator[None]:
     """Add a similar group to the error about the first of these that does not exist."""
     try:
         yield
@@ -188,7 +188,7 @@ def reset_offsets(
             "give exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime "
             "and --shift-by"
         )
-    with session.open(read_only=not execute) as db, _guessing(db, group):
+    with session.open(read_only=not execute) as db, guessing(db, group):
         known = db.broker.list_groups()
         tps = _partitions(db, group, topics)
         changes = db.admin.reset_offsets(group, tps, execute=execute, **target)
@@ -239,7 +239,7 @@ def delete(session: Session, group: tuple[str, ...], topics: tuple[str, ...], ye
     """
     names = list(dict.fromkeys(group))
     offsets = f"the offsets of {', '.join(topics)}" if topics else "all committed offsets"
-    with session.open() as db, _guessing(db, *names):
+    with session.open() as db, guessing(db, *names):
         # Check all groups before the first is deleted, so that an unknown name changes nothing.
         chosen = {name: _partitions(db, name, topics) for name in names if topics}
         for name in names:

@@ -11,6 +11,7 @@ import click
 import eosdb
 from eosdb import Diagnosis, GroupPartition, GroupState, OpenTransaction, TopicPartition, Worry
 from eosdb.cli import options, output
+from eosdb.cli.commands.groups import guessing
 from eosdb.cli.file_command import FileCommand, Session
 from eosdb.model.clock import format_time_ms
 from eosdb.model.overview import Behind, GroupFigures
@@ -44,14 +45,19 @@ def why(session: Session, where: TopicPartition | None, group: str | None) -> No
     """
     with session.open(read_only=True) as db:
         if where is None:
+            if group is not None:
+                with guessing(db, group):
+                    db.admin.describe_group_offsets(group)
             worries = [one for one in db.why() if group in (None, one.group)]
             if not output.is_format("table"):
                 output.rows(_OF_WORRIES, map(astuple, worries))
                 return
             for line in _list(worries):
                 output.line(line)
-            if group is None:
-                output.line(_rest(db, worries))
+            if group is None or not worries:
+                output.line(
+                    _rest(db, worries) if group is None else f"No problems of group {group}."
+                )
             return
         wanted = [where]
         if where.partition < 0:

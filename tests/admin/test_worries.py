@@ -262,9 +262,10 @@ CASES: dict[str, tuple[Overview, str, str, bool]] = {
         KEEP, True,
     ),
     "a writer that goes on holding the lock": (
-        replace(file(), write_held_by="process 4711 (python app.py), which is stopped"),
-        "No other program can write to /data/shop.db: process 4711 (python app.py), which is stopped holds "
-        "the write lock, for half a second or longer; the system does not tell since when.",
+        replace(file(), write_held_by="process 4711 (python app.py), which is stopped: end it"),
+        "No other program can write to /data/shop.db: the write lock has been held for half a second or "
+        "longer (the system does not tell since when) by process 4711 (python app.py), which is stopped: "
+        "end it.",
         "ps -f -p 4711", True,
     ),
     "a full disk": (

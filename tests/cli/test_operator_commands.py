@@ -212,6 +212,9 @@ def test_what_is_mistyped_gets_a_guess(stuck: Run) -> None:
         wrong = stuck("groups", *words)
         assert wrong.exit_code == 1
         assert "there is no group 'billin' (did you mean 'billing'?)" in wrong.stderr
+    wrong = stuck("why", "--group", "billin")
+    assert wrong.exit_code == 1
+    assert "there is no group 'billin' (did you mean 'billing'?)" in wrong.stderr
     new = stuck("groups", "reset-offsets", "billin", "--topic", "orders", "--to-earliest")
     assert "group billin is new (did you mean 'billing'?)" in new.stderr
     wrong = stuck("sql", "SELECT * FROM comitted_records")
@@ -219,6 +222,20 @@ def test_what_is_mistyped_gets_a_guess(stuck: Run) -> None:
     stuck("views", "create", "orders", "--json", "total", "--name", "sales")
     wrong = stuck("views", "drop", "slaes")
     assert "there is no typed view 'slaes' (did you mean 'sales'?)" in wrong.stderr
+
+
+def test_words_in_another_tools_order_are_told_ours(db_path: Path) -> None:
+    file = str(db_path)
+    run = CliRunner()
+    assert run.invoke(main, ["init", file]).exit_code == 0
+    for words, told in (
+        (("fence", file, "shop-1"), "Did you mean 'transactions fence'?"),
+        (("topics", "create", "orders", file), "FILE comes first"),
+        (("sql", "SELECT 1", file), "FILE comes first"),
+        (("consume", file, "orders", "--property", "print.key=true"), "--format json"),
+    ):
+        wrong = run.invoke(main, [*words])
+        assert (wrong.exit_code, told in wrong.stderr) == (2, True), (words, wrong.stderr)
 
 
 def test_a_topic_shows_its_scheduled_records(stuck: Run, db_path: Path) -> None:

@@ -178,6 +178,7 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
 )  # fmt: skip
 @click.option("--partition", type=click.IntRange(min=0), hidden=True)
 @click.option("--offset", hidden=True)
+@click.option("--property", "properties", multiple=True, hidden=True)
 @options.follow
 @click.option(
     "--timeout-ms", type=int, default=0, help="Stop when no record arrives for this long."
@@ -199,6 +200,7 @@ def consume(
     isolation_level: IsolationLevel,
     partition: int | None,
     offset: str | None,
+    properties: tuple[str, ...],
     **end: Any,
 ) -> None:
     """Print the records of TOPICS as a consumer sees them.
@@ -213,6 +215,10 @@ def consume(
         raise click.UsageError(
             "--partition and --offset: consume reads whole topics; to print part of one, with its aborted "
             f"records, type: eosdb inspect log FILE {topics[0]}/{partition or 0}{start} --print-data-log"
+        )
+    if properties:
+        raise click.UsageError(
+            "--property: --format json (table, jsonl, csv) prints keys, headers and times"
         )
     if last is not None and (group is not None or from_beginning):
         raise click.UsageError("--last cannot be combined with --group or --from-beginning")

@@ -213,7 +213,8 @@ def _send_back(
             failure = read_failure(record.headers)
             if failure is None and to is None:
                 raise InvalidRequestError(
-                    f"{tp} offset {record.offset}: no header names its topic; name a topic to replay to"
+                    f"{tp} offset {record.offset}: no header names its topic, so it is no dead letter of a "
+                    "processor; to send it nevertheless, name a topic to replay to"
                 )
             letter = f"{tp.topic}/{tp.partition}/{record.offset}".encode()
             producer.send(
