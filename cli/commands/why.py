@@ -54,10 +54,10 @@ def why(session: Session, where: TopicPartition | None, group: str | None) -> No
                 return
             for line in _list(worries):
                 output.line(line)
-            if group is None or not worries:
-                output.line(
-                    _rest(db, worries) if group is None else f"No problems of group {group}."
-                )
+            if group is None:
+                output.line(_rest(db, worries))
+            elif not worries:
+                output.line(f"No problems of group {group}.")
             return
         wanted = [where]
         if where.partition < 0:

@@ -224,7 +224,5 @@ def _place(text: str) -> tuple[int, int]:
     """Parse the id of a scheduled record: its partition id and offset."""
     partition_id, _, offset = text.partition(".")
     if not (partition_id.isdecimal() and offset.isdecimal()):
-        raise errors.InvalidRequestError(
-            f"ids: got {text!r:.80}, expected ids of list_scheduled (`eosdb scheduled list`)"
-        )
+        raise errors.InvalidRequestError(f"ids: got {text!r:.80}, expected ids of `list_scheduled`")
     return check_int("ids", int(partition_id), 0), check_int("ids", int(offset), 0)

@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import takewhile
 from typing import Any, Final
 
@@ -157,7 +157,7 @@ def _rows(
 @contextmanager
 def refusals(path: str, connection: sqlite3.Connection | None = None) -> Iterator[None]:
     """Translate SQLite's errors about a user's statement inside the block; a connection gives the names
-    of views that are similar to a table that does not exist."""
+    that are similar to one that does not exist."""
     try:
         yield
     except sqlite3.Error as error:
@@ -165,17 +165,32 @@ def refusals(path: str, connection: sqlite3.Connection | None = None) -> Iterato
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH):
             raise InvalidRequestError(_ONLY_READS) from error
         if code in _REFUSED:
-            hint = "" if connection is None else _similar(connection, str(error))
+            hint = "" if connection is None else _hint(connection, str(error))
             raise InvalidRequestError(f"SQLite refuses the statement: {error}{hint}") from error
         raise translate(error, path) from error
     except (sqlite3.Warning, ValueError, OverflowError) as error:
         raise InvalidRequestError(f"SQLite refuses the statement: {error}") from error
 
 
-def _similar(connection: sqlite3.Connection, refused: str) -> str:
-    name = refused.partition("no such table: ")[2]
-    views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'") if name else ()
-    return guess(name.rpartition(".")[2], [view for (view,) in views])
+def _hint(connection: sqlite3.Connection, refused: str) -> str:
+    """Return what helps after such an error: a similar view or column, or how a topic is queried."""
+    what, _, name = refused.partition(": ")
+    name = name.rpartition(".")[2]
+    if what == "malformed JSON":
+        return "; json_valid(…) finds the values that are JSON"
+    known = {"no such table": _VIEWS, "no such column": _COLUMNS}.get(what)
+    with suppress(sqlite3.Error):  # A fleet has no topics, and somebody's own view may be broken.
+        if known is _VIEWS and connection.execute(_TOPIC, (name,)).fetchone():
+            return f"; it is a topic: FROM committed_texts WHERE topic = '{name}', or a typed view"
+        return "" if known is None else guess(name, [each for (each,) in connection.execute(known)])
+    return ""
+
+
+_TOPIC: Final = "SELECT 1 FROM topics WHERE topic = ?"
+_VIEWS: Final = "SELECT name FROM sqlite_master WHERE type = 'view'"
+_COLUMNS: Final = (
+    "SELECT c.name FROM sqlite_master v, pragma_table_info(v.name) c WHERE v.type = 'view'"
+)
 
 
 _ONLY_READS: Final = (

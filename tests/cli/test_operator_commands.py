@@ -219,6 +219,16 @@ def test_what_is_mistyped_gets_a_guess(stuck: Run) -> None:
     assert "group billin is new (did you mean 'billing'?)" in new.stderr
     wrong = stuck("sql", "SELECT * FROM comitted_records")
     assert "no such table: comitted_records (did you mean 'committed_records'?)" in wrong.stderr
+    for query, told in (
+        ("SELECT keyy FROM committed_texts", "no such column: keyy (did you mean 'key'?)"),
+        ("SELECT * FROM orders", "it is a topic: FROM committed_texts WHERE topic = 'orders'"),
+        (
+            "SELECT json_extract('tea', '$.a')",
+            "malformed JSON; json_valid(…) finds the values that are",
+        ),
+        ("SELECT * FROM zzz", "no such table: zzz\n"),
+    ):
+        assert told in stuck("sql", query).stderr
     stuck("views", "create", "orders", "--json", "total", "--name", "sales")
     wrong = stuck("views", "drop", "slaes")
     assert "there is no typed view 'slaes' (did you mean 'sales'?)" in wrong.stderr
