@@ -89,8 +89,15 @@ def eosdb_kafka_factory(
 def _cluster(
     path: Path, *, clock: ManualClock | None = None, time_passes: bool = False, **config: Any
 ) -> KafkaDouble | KafkaProcess:
+    from eosdb.errors import ConfigError
     from eosdb.testing import KafkaDouble, KafkaProcess
 
     if command := os.environ.get("EOSDB_KAFKA_COMMAND"):
         return KafkaProcess(command, **config)
-    return KafkaDouble(path, clock=clock, time_passes=time_passes, **config)
+    try:
+        return KafkaDouble(path, clock=clock, time_passes=time_passes, **config)
+    except ConfigError as error:
+        error.add_note(
+            "EOSDB_KAFKA_COMMAND may name an eosdb in another environment (docs/testing.md)"
+        )
+        raise

@@ -55,3 +55,15 @@ def test_the_fixtures_take_the_command_of_the_environment(
 def test_a_command_that_serves_nothing_is_told(command: str, told: str) -> None:
     with pytest.raises(ConfigError, match=f"(?s)EOSDB_KAFKA_COMMAND: .*{told}"):
         KafkaProcess(command)
+
+
+def test_an_environment_without_the_extra_is_told_of_the_command(
+    eosdb_kafka_factory: Callable[..., KafkaProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without(*args: object, **settings: object) -> None:
+        raise ConfigError("the server needs the extra 'serve'")
+
+    monkeypatch.setattr("eosdb.testing.KafkaDouble", without)
+    with pytest.raises(ConfigError) as refused:
+        eosdb_kafka_factory()
+    assert "EOSDB_KAFKA_COMMAND" in refused.value.__notes__[0]
