@@ -166,7 +166,8 @@ if not TYPE_CHECKING:
             return import_module(f"eosdb.{name}")
         module = import_module(_MODULES.get(name, "eosdb.errors"))
         if name not in _MODULES and name not in module.__all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            told, this = f"module {__name__!r} has no attribute {name!r}", import_module(__name__)
+            raise AttributeError(told, name=name, obj=this)  # Python adds: "Did you mean …?"
         globals()[name] = value = getattr(module, name)  # Cached for the next look-up.
         return value
 

@@ -44,6 +44,7 @@ if [ ${#missing[@]} -gt 0 ] && command -v apt-get >/dev/null; then
         echo "could not install ${missing[*]}: what needs them (Spark, its JDBC reader, tests/format, tests/chaos, tests/integrations/ui, the accelerator) will not work here" >&2
 fi
 
+echo "setting up .venv; the first time this takes some minutes, and 2.2 GB"
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 pip=(.venv/bin/python -m pip --quiet --disable-pip-version-check)
 "${pip[@]}" install 'pip>=25.1' # The first that knows --group.

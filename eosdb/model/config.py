@@ -43,8 +43,7 @@ def keywords_of(
 
 
 def checked_settings(kind: type[T], what: str, config: Mapping[str, Any], *beside: str) -> T:
-    """Build the dataclass `kind`. `what` names it in errors, which also suggest the arguments `beside` the
-    settings. Raises ConfigError."""
+    """Build the dataclass `kind`. Errors (ConfigError) name `what`, and guess also the names `beside`."""
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     if unknown := [name for name in config if name not in defaults]:
         raise ConfigError(unknown_text(what, unknown, (*defaults, *beside)))

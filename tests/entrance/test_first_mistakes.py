@@ -299,3 +299,9 @@ def test_a_live_file_whose_journal_mode_was_switched_is_no_published_copy(db_pat
     with contextlib.closing(sqlite3.connect(db_path)) as other:
         other.execute("PRAGMA journal_mode=WAL")
     eosdb.connect(db_path).close()
+
+
+def test_a_misspelt_name_is_guessed_by_python() -> None:
+    with pytest.raises(AttributeError) as refused:
+        cast("Any", eosdb).Databse  # noqa: B018
+    assert (refused.value.name, refused.value.obj) == ("Databse", eosdb)

@@ -75,8 +75,8 @@ def check_is_plain(function: object) -> None:
 
 def check_portion(handler: object, batch: bool) -> None:
     """Raises ConfigError if the annotation of a handler's first parameter says that it takes a list of
-    records, but it would get one record; or the other way round. Without an annotation the name `records`
-    says so: a loop over the fields of one record would raise nothing."""
+    records, but it would get one record; or the other way round. `records` without an annotation is a list:
+    a loop over the fields of one record would raise nothing."""
     with contextlib.suppress(
         TypeError, ValueError
     ):  # `takes_transaction` refuses what has no signature.

@@ -115,8 +115,7 @@ class Processor:
     ) -> None:
         if "until_idle_ms" in config:
             raise ConfigError("until_idle_ms: give it to run(until_idle_ms=…), or to eosdb.process")
-        beside = "group_id", "transactional_id", "until_idle_ms"
-        self._settings = checked_settings(ProcessorSettings, "processor", config, *beside)
+        self._settings = checked_settings(ProcessorSettings, "processor", config, "until_idle_ms")
         if "max_batch" in config and not self._settings.batch:
             raise ConfigError(
                 f"max_batch: got {config['max_batch']!r} without batch=True, expected a handler of "
