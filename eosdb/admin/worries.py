@@ -68,8 +68,8 @@ def _of_file(it: Overview, run: Run) -> Iterator[Worry]:
     if it.write_held_by:
         holder = printable(it.write_held_by)
         sentence = (
-            f"No other program can write to {path}: the write lock has been held for half a second or "
-            f"longer (the system does not tell since when) by {holder}."
+            f"The write lock of {path} is held by {holder}. No other program can write, for half a second "
+            "or longer; the system does not tell since when."
         )
         found = re.search(r"process (\d+)", holder)
         command = shlex.join(["ps", "-f", "-p", found[1]]) if found else run("info")

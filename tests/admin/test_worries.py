@@ -263,9 +263,8 @@ CASES: dict[str, tuple[Overview, str, str, bool]] = {
     ),
     "a writer that goes on holding the lock": (
         replace(file(), write_held_by="process 4711 (python app.py), which is stopped: end it"),
-        "No other program can write to /data/shop.db: the write lock has been held for half a second or "
-        "longer (the system does not tell since when) by process 4711 (python app.py), which is stopped: "
-        "end it.",
+        "The write lock of /data/shop.db is held by process 4711 (python app.py), which is stopped: end it."
+        " No other program can write, for half a second or longer; the system does not tell since when.",
         "ps -f -p 4711", True,
     ),
     "a full disk": (

@@ -208,7 +208,7 @@ def test_a_program_that_keeps_the_write_lock_is_named(
 ) -> None:
     with held_by(SQLITE, db_path):
         written = run("top", "-b", "-n", "1").output
-    assert re.search(r"\nNo other program can write to \S+: process \d+ \(", written), written
+    assert re.search(r"\nThe write lock of \S+ is held by process \d+ \(", written), written
 
 
 def test_what_cannot_be_shown_is_one_line(run: Run, db_path: Path) -> None:

@@ -27,7 +27,7 @@ _POSITIONAL: Final = (
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
 )
 _ANNOTATION: Final = re.compile(
-    r"([a-z_]+\.)*((?P<several>[Ll]ist|Sequence|Iterable)|(?P<one>ConsumerRecord))(\[.*\])?"
+    r"([a-z_]+\.)*((?P<several>records|[Ll]ist|Sequence|Iterable)|(?P<one>ConsumerRecord))(\[.*\])?"
 )
 _running: Final = ContextVar[tuple[tuple[str, bool], ...]]("eosdb_handlers", default=())
 """The files of the handlers that run in this context, and whether each got a transaction."""
@@ -83,8 +83,8 @@ def check_portion(handler: object, batch: bool) -> None:
         first = next(iter(inspect.signature(handler).parameters.values()), None)  # type: ignore[arg-type]
         given = "" if first is None else first.annotation
         text = given.__name__ if isinstance(given, type) else str(given)
-        if first is not None and given is first.empty and first.name == "records":
-            text = "list"
+        if first is not None and given is first.empty:
+            text = first.name
         found = _ANNOTATION.fullmatch(text)
         if found and (found["one"] if batch else found["several"]):
             raise ConfigError(
