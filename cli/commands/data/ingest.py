@@ -65,8 +65,8 @@ def ingest(
     """Append the lines of files to TOPIC exactly once.
 
     Restarted after a kill, or when a file has grown, it resumes, after a check that what it read before is
-    unchanged. A last line without a line end is refused, since its writer may be at work on it. If two
-    processes ingest the same file, the later one takes over and the earlier one ends with PRODUCER_FENCED.
+    unchanged. A last line without a line end is refused, since its writer may be at work on it, but not a
+    whole JSON object. If two processes ingest a file, the later one fences the earlier (PRODUCER_FENCED).
 
     \b
     Example:

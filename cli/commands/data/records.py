@@ -217,9 +217,7 @@ def consume(
             f"records, type: eosdb inspect log FILE {topics[0]}/{partition or 0}{start} --print-data-log"
         )
     if properties:
-        raise click.UsageError(
-            "--property: --format json (table, jsonl, csv) prints keys, headers and times"
-        )
+        raise click.UsageError("--property: --format json also prints keys, headers and times")
     if last is not None and (group is not None or from_beginning):
         raise click.UsageError("--last cannot be combined with --group or --from-beginning")
     if group and click.get_current_context().params.get("output_file"):
