@@ -319,11 +319,13 @@ def test_an_open_page_names_a_program_that_keeps_the_write_lock(
     with httpx.stream("GET", f"{url}/live", timeout=60) as stream:
         lines = stream.iter_lines()
         assert next(lines) == "event: change"
-        assert "holds the write lock" not in get(reading, "/").text
+        assert "The write lock of" not in get(reading, "/").text
         with held_by(SQLITE, path):
             while next(lines) != "event: change":
                 pass
-            assert re.search(r"process \d+ \(.*holds the write lock", get(reading, "/").text)
+            assert re.search(
+                r"The write lock of .* is held by process \d+ \(", get(reading, "/").text
+            )
 
 
 def test_many_browsers_share_one_look(db: eosdb.Database, monkeypatch: pytest.MonkeyPatch) -> None:
