@@ -20,6 +20,7 @@ from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup, MemberHea
 from eosdb.coordinator.groups.decisions import Group
 from eosdb.coordinator.groups.rows import AnyGroup
 from eosdb.coordinator.presence import HeldPresence
+from eosdb.log import lives
 from eosdb.log import topics as log_topics
 from eosdb.model import requests, validation
 from eosdb.model.config import INT32_MAX
@@ -129,8 +130,9 @@ def id_of(
     if joining.member_id:
         return joining.member_id
     repeated = None if group is None else group.owner_of(lock)
-    # A journal position makes the member id unique, because positions are never reused.
-    new = _new_id(joining.client_id, unit.last_position() + 1)
+    # decisions/0094: a restored file reuses positions, but in a new life. Life 0 is not named.
+    numbers = lives.current(unit), unit.last_position() + 1
+    new = _new_id(joining.client_id, *filter(None, numbers))
     return new if repeated is None else repeated.member_id
 
 
@@ -341,9 +343,9 @@ def _check_protocols(
         decisions.check_protocols(group, joining, protocol_type)
 
 
-def _new_id(client_id: str, number: object) -> str:
-    """The id of a new member: the beginning of its client id, and a number."""
-    return f"{client_id[:255] or 'member'}-{number}"
+def _new_id(client_id: str, *numbers: object) -> str:
+    """The id of a new member: the beginning of its client id, and numbers."""
+    return "-".join((client_id[:255] or "member", *map(str, numbers)))
 
 
 def _is_pending(unit: Unit, group: AnyGroup | None, joining: Member, group_id: str) -> bool:

@@ -256,6 +256,17 @@ def test_a_member_of_the_lost_time_is_no_member(db: eosdb.Database, tmp_path: Pa
         assert copy.verify().ok
 
 
+def test_no_member_has_the_id_of_one_of_the_lost_time(db: eosdb.Database, tmp_path: Path) -> None:
+    def joined(db: eosdb.Database) -> set[str]:
+        answers = [db.broker.join_group(f"g{i}", protocols=[("range", b"")]) for i in range(9)]
+        return {answer.member_id for answer in answers}
+
+    db.backup(tmp_path / "b.db")
+    lost = joined(db)
+    with eosdb.connect(tmp_path / "b.db") as copy:
+        assert len(lost | joined(copy)) == 18
+
+
 def test_the_outcome_is_told_of_what_the_file_has_and_of_nothing_else(
     db: eosdb.Database, tmp_path: Path
 ) -> None:

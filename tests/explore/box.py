@@ -53,7 +53,7 @@ class Box:
         self._patched: list[tuple[Any, str, Any]] = []
         self.patch(new_life, "secrets", _NoChance)
         # Ids in the order of their making, so that clients may change places.
-        self.patch(membership, "_new_id", lambda client, number: f"m-{number:06}{client}")
+        self.patch(membership, "_new_id", _ordered_id)
         self._folder = tempfile.TemporaryDirectory(prefix="explore")
         self.path = f"{self._folder.name}/x.db"
         self.clock = Clock(START_MS)
@@ -227,6 +227,10 @@ class Box:
             _, found = replay.verify(self.connection, apply, check.inspect, lambda *_: None)
             problems = [*found, *check.finish()]
         require(not problems, f"verify: {problems}")
+
+
+def _ordered_id(client_id: str, *numbers: int) -> str:
+    return "m-" + "".join(f"{number:09}" for number in numbers)
 
 
 class _NoChance:
