@@ -15,22 +15,25 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from tests.explore.box import Box
 from tests.simulation.model import Violation, require
 
 Move = tuple[Any, ...]
+S = TypeVar("S")
 _ID: Final = re.compile(r"\b(?:pid|m)-\d+")
 _CLIENT: Final = re.compile(r"~(\w)")
 
 
 class World(ABC):
-    """Some clients and faults at one file. A state of theirs is a hashable value."""
+    """Some clients and faults at one file. A state of theirs is a hashable value of the class `state`: the
+    clients, how often each fault may still happen, and the copy of the file, if one may be made."""
 
+    state: ClassVar[Any] = tuple
     config: ClassVar[dict[str, Any]] = {}
     symmetries: Collection[dict[str, str]] = ({},)
     """How clients may change places, by their letters; the first changes nothing."""
@@ -38,11 +41,14 @@ class World(ABC):
     """The dearer invariants are checked in one of so many states."""
 
     def __init__(self, **scope: Any) -> None:
-        for name, value in scope.items():
+        self.limits = {n: scope[n] for n in scope if n in getattr(self.state, "_fields", ())}
+        for name in scope.keys() - self.limits:
             require(hasattr(self, name), f"no such part of a scope: {name}")
-            setattr(self, name, value)
+            setattr(self, name, scope[name])
         self.box = Box(**self.config)
         self.prepare()
+        if "copies" in self.limits:
+            self.box.unguard()
         self.box.freeze()
 
     @abstractmethod
@@ -60,8 +66,36 @@ class World(ABC):
         """The state after the move; None if it changes nothing."""
 
     @abstractmethod
+    def tables(self) -> Iterable[object]:
+        """The rows that the future depends on."""
+
+    @abstractmethod
     def parts(self, state: Any) -> Iterable[object]:
-        """All that the future depends on, as unordered parts."""
+        """All else that it depends on, as unordered parts."""
+
+    def all_moves(self, state: Any) -> Iterable[Move]:
+        yield from self.moves(state)
+        if getattr(state, "copies", 0):
+            yield ("copy",)
+        if getattr(state, "copy", None) is not None:
+            yield ("restore",)
+
+    def after(self, state: Any, move: Move) -> Any:
+        """The state after any move."""
+        if move == ("copy",):
+            return state._replace(copies=state.copies - 1, copy=(self.box.copy(), self.copied()))
+        if move != ("restore",):
+            return self.make(state, move)
+        self.box.restore(state.copy[0])
+        return self.restored(state._replace(copy=None))
+
+    def copied(self) -> list[object]:
+        """What the future depends on of a copy that is made now."""
+        return [*self.tables()]
+
+    def restored(self, state: Any) -> Any:
+        """What the clients may expect of the copy."""
+        return state
 
     def look(self) -> Any:
         """What `check` compares with the file after the move."""
@@ -79,11 +113,34 @@ class World(ABC):
         return True
 
     def hash_of(self, state: Any) -> bytes:
-        texts = [repr(part) for part in (*self.parts(state), self.box.memory())]
-        found = min("\n".join(sorted(_renamed(texts, letters))) for letters in self.symmetries)
-        names = {name: str(i) for i, name in enumerate(sorted({*_ID.findall(found)}))}
-        named = _ID.sub(lambda m: names[m[0]], found) if names else found
-        return blake2b(named.encode(), digest_size=12).digest()
+        parts = *self.tables(), *self.parts(state), self.box.memory()
+        texts = [repr(part) for part in parts]
+        if getattr(state, "copy", None) is not None:
+            texts += [f"copied {part!r}" for part in state.copy[1]]
+        names = {name: str(i) for i, name in enumerate(sorted({*_ID.findall("".join(texts))}))}
+        named = [_ID.sub(lambda m: names[m[0]], text) for text in texts] if names else texts
+        found = min("\n".join(sorted(_renamed(named, letters))) for letters in self.symmetries)
+        return blake2b(found.encode(), digest_size=12).digest()
+
+
+def with_client(state: S, client: Any) -> S:
+    """The state after a client has become this."""
+    before: Any = state
+    clients = tuple(client if each.name == client.name else each for each in before.clients)
+    after: S = before._replace(clients=clients)
+    return after
+
+
+def places(kinds: Sequence[object]) -> list[dict[str, str]]:
+    """How clients of the same kind may change places; one of the kind None keeps its own."""
+    letters = "abcd"[: len(kinds)]
+    of = dict(zip(letters, kinds, strict=True))
+    return [
+        changed
+        for order in itertools.permutations(letters)
+        if all(a == b or of[a] == of[b] is not None for a, b in zip(letters, order, strict=True))
+        for changed in [{a: b for a, b in zip(letters, order, strict=True) if a != b}]
+    ]
 
 
 def _renamed(texts: list[str], letters: dict[str, str]) -> Iterable[str]:
@@ -167,13 +224,13 @@ class _Search:
             self._expand(number, state)
         for child in below.get(number, ()):
             with self._world.box.trial():
-                after = self._world.make(state, self._from[child][1])
+                after = self._world.after(state, self._from[child][1])
                 assert after is not None
                 self._walk(child, after, below, level)
 
     def _expand(self, number: int, state: Any) -> None:
         world = self._world
-        for move in world.moves(state):
+        for move in world.all_moves(state):
             if not self._is_in_time():
                 return
             try:
@@ -187,7 +244,7 @@ class _Search:
 
     def _try(self, number: int, state: Any, move: Move) -> None:
         world, before = self._world, self._world.look()
-        after = world.make(state, move)
+        after = world.after(state, move)
         if after is None:
             return
         self._result.transitions += 1
@@ -230,7 +287,7 @@ def replay_path(world: World, path: Iterable[Move]) -> list[str]:
     with world.box.trial():
         for move in path:
             before = world.look()
-            state = world.make(state, move)
+            state = world.after(state, move)
             assert state is not None, move
             world.check(state, before)
         world.check_more(state)

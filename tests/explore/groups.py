@@ -7,11 +7,13 @@ lost its session without knowing.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final, NamedTuple
 
 from eosdb import TopicPartition, errors
+from eosdb.broker import membership
 from eosdb.client.consumer.assignors import ASSIGNORS, MemberSubscription
 from eosdb.model import requests
 from eosdb.model.protocol.consumer_protocol import (
@@ -21,7 +23,7 @@ from eosdb.model.protocol.consumer_protocol import (
     encode_assignment,
 )
 from eosdb.model.values import ConsumerGroupMetadata, OffsetAndMetadata
-from tests.explore.core import Move, World
+from tests.explore.core import Move, World, places, with_client
 from tests.simulation.model import require
 
 _SESSION_MS: Final = 1_800_000
@@ -33,6 +35,9 @@ _TABLES: Final = (
     "assignment_epoch FROM groups",
     "SELECT 'session', member_id FROM group_sessions",
 )
+_NEWEST: Final = (
+    "SELECT (SELECT ifnull(max(life), 0) FROM eosdb_lives), max(position) FROM eosdb_journal"
+)
 _LOST: Final = (
     errors.UnknownMemberIdError,
     errors.FencedInstanceIdError,
@@ -43,6 +48,8 @@ _LOST: Final = (
 _WAIT: Final = (errors.UnreleasedInstanceIdError, errors.InconsistentGroupProtocolError)
 Numbers = frozenset[int]
 NONE: Final[Numbers] = frozenset()
+Claim = tuple[str, str | None, int, Numbers]
+"""Commits that may be on the way: member id, instance id, epoch, partitions."""
 
 
 class Client(NamedTuple):
@@ -64,17 +71,20 @@ class Client(NamedTuple):
 
 class State(NamedTuple):
     clients: tuple[Client, ...]
-    late: frozenset[tuple[str, str | None, int, Numbers]] = frozenset()
-    """Commits on the way: member id, instance id, epoch, partitions."""
+    late: frozenset[Claim] = frozenset()
     losses: int = 0
     expiries: int = 0
     overdues: int = 0
     leaves: int = 0
     deaths: int = 0
     lates: int = 0
+    rejoins: int = 0
+    copies: int = 0
+    copy: Any = None
 
 
 class Groups(World):
+    state = State
     config: ClassVar[dict[str, Any]] = {
         "group_max_session_timeout_ms": _SESSION_MS,
         "group_consumer_max_session_timeout_ms": _SESSION_MS,
@@ -84,20 +94,18 @@ class Groups(World):
     members: tuple[str, ...] = ("c", "c")
     """For each consumer the protocols of its lives: e(ager), c(ooperative), n(ew); capital if static."""
     partitions = 2
-    losses = expiries = overdues = leaves = deaths = lates = 0
 
     def prepare(self) -> None:
         box = self.box
         box.db.admin.create_topic("t", self.partitions)
         self._topic_id = box.db.broker.topic("t").topic_id
         self._producer = box.db.broker.init_producer_id("x")
-        if len(self.members) == 2 and len({*self.members}) == 1 and self.members[0].islower():
-            self.symmetries = ({}, {"a": "b", "b": "a"})
+        self._answers: dict[tuple[object, ...], bool] = {}
+        self.symmetries = places([kinds if kinds.islower() else None for kinds in self.members])
 
     def start(self) -> State:
         clients = tuple(Client("~" + name) for name in "abcd"[: len(self.members)])
-        limits = ("losses", "expiries", "overdues", "leaves", "deaths", "lates")
-        return State(clients, **{name: getattr(self, name) for name in limits})
+        return State(clients, **self.limits)
 
     # -- a client ------------------------------------------------------------------------------------
 
@@ -119,8 +127,7 @@ class Groups(World):
     def _beat(self, c: Client) -> tuple[Any, Client]:
         joins = c.step == "join"
         if joins and not c.member_id:
-            (position,) = self.box.rows("SELECT max(position) FROM eosdb_journal")[0]
-            c = c._replace(member_id=f"m-{position:06}{c.name}")
+            c = c._replace(member_id=membership._new_id("", *self.box.rows(_NEWEST)[0]) + c.name)
         answer = self.box.ask(
             requests.ConsumerGroupHeartbeat(
                 "g", member_id=c.member_id, member_epoch=0 if joins else c.epoch,
@@ -198,6 +205,18 @@ class Groups(World):
             return answer, self._rejoining(c)
         return answer, c if answer is None else self._refused(c, answer)
 
+    def _leave(self, c: Client) -> None:
+        instance = self._instance(c)
+        if self._is(c, "n"):
+            epoch = -1 if instance is None else -2
+            self.box.ask(
+                requests.ConsumerGroupHeartbeat(
+                    "g", member_id=c.member_id, member_epoch=epoch, group_instance_id=instance
+                )
+            )
+        elif instance is None:
+            self.box.ask(requests.LeaveGroup("g", c.member_id))
+
     def _rejoining(self, c: Client) -> Client:
         if self._is(c, "e") and c.owned:
             return c._replace(told=NONE, step="stable", others=None)  # It revokes all first.
@@ -229,8 +248,12 @@ class Groups(World):
                     yield ("revoked late", i)
             if not self._is_revoking(c):
                 yield ("ask", i)
+                if s.lates and c.owned:
+                    yield ("ask late", i)
                 if s.losses:
                     yield ("lose the answer", i)
+            if s.rejoins and c.step == "stable" and c.owned == c.told:
+                yield ("join again", i)
             if s.leaves and c.member_id:
                 yield ("leave", i)
             if s.deaths and c.member_id:
@@ -265,47 +288,57 @@ class Groups(World):
             is_known = any(c.member_id == move[1] for c in s.clients)
             return s._replace(expiries=s.expiries - is_known)
         c = s.clients[move[1]]
-        late = self._instance(c)
         if what == "ask":
-            return self._with(s, self._ask(c)[1])
+            return with_client(s, self._ask(c)[1])
+        if what == "ask late":
+            after = self._ask(c)[1]
+            is_lost = not c.owned <= after.owned
+            return self._late(s, c, after)._replace(lates=s.lates - 1) if is_lost else None
         if what == "lose the answer":
             _, after = self._ask(c)
             # A client of the new protocol has chosen its id.
             c = c._replace(member_id=after.member_id) if self._is(c, "n") and not c.member_id else c
-            return self._with(s, c)._replace(losses=s.losses - 1)
+            return with_client(s, c)._replace(losses=s.losses - 1)
         if what.startswith("revoked"):
-            gone = c.member_id, late, c.commits, c.owned - c.told
             after = c._replace(owned=c.owned & c.told)
             if not self._is(c, "n"):
                 after = after._replace(step="join", others=None)
             if what == "revoked":
-                return self._with(s, after)
-            return self._with(s, after)._replace(lates=s.lates - 1, late=s.late | {gone})
+                return with_client(s, after)
+            return self._late(s, c, after)._replace(lates=s.lates - 1)
+        if what == "join again":
+            if self._is(c, "n") and self._instance(c):
+                self._leave(c)  # Otherwise its place is not free; the leave of others is lost.
+            kept = c.owned if self._is(c, "c") else NONE
+            after = c._replace(step="join", owned=kept, told=c.told & kept)
+            return self._late(s, c, after)._replace(rejoins=s.rejoins - 1)
         if what == "die":
-            gone = c.member_id, late, c.commits, c.owned
-            s = self._with(s, self._next_life(c))._replace(deaths=s.deaths - 1)
-            return s._replace(late=s.late | {gone}) if c.owned else s
-        if self._is(c, "n"):
-            epoch = -1 if late is None else -2
-            self.box.ask(
-                requests.ConsumerGroupHeartbeat(
-                    "g", member_id=c.member_id, member_epoch=epoch, group_instance_id=late
-                )
-            )
-        elif late is None:
-            self.box.ask(requests.LeaveGroup("g", c.member_id))
-        return self._with(s, self._next_life(c))._replace(leaves=s.leaves - 1)
+            return self._late(s, c, self._next_life(c))._replace(deaths=s.deaths - 1)
+        self._leave(c)
+        return with_client(s, self._next_life(c))._replace(leaves=s.leaves - 1)
 
-    def _with(self, s: State, c: Client) -> State:
-        return s._replace(clients=tuple(c if each.name == c.name else each for each in s.clients))
+    def _late(self, s: State, c: Client, after: Client) -> State:
+        """The state after it; a commit of what the client had may be on the way."""
+        claim = c.member_id, self._instance(c), c.commits, c.owned - after.owned
+        return with_client(s, after)._replace(late=s.late | {claim} if claim[3] else s.late)
 
     # -- states --------------------------------------------------------------------------------------
 
-    def parts(self, s: State) -> Iterable[object]:
+    def tables(self) -> Iterable[object]:
         for query in _TABLES:
             for row in self.box.rows(query):
                 yield tuple(_TIME.sub("T", v) if isinstance(v, str) else v for v in row)
-        yield s[2:]
+
+    def copied(self) -> list[object]:
+        return [*self.tables(), *self.box.rows(_NEWEST)]
+
+    def parts(self, s: State) -> Iterable[object]:
+        yield s[2:-1]
+        if "copies" in self.limits:
+            position = self.box.rows(_NEWEST)[0][1]
+            known = [int(c.member_id[2:].partition("~")[0]) for c in s.clients if c.member_id]
+            # Positions that an id names already may come again.
+            yield "at", max([0, *(number % 10**9 - position for number in known)])
         for it in s.late:
             yield "late", *it[:3], sorted(it[3])
         for c in s.clients:
@@ -318,37 +351,40 @@ class Groups(World):
         return not living or (settled and owned == [*range(self.partitions)])
 
     def check(self, s: State, before: None) -> None:
-        owners = [
+        claims = [
             (c.member_id, self._instance(c), c.commits, c.owned)
             for c in s.clients
             if c.owned and c.step != "gone"
         ]
-        owners += s.late
-        for i, one in enumerate(owners):
-            for other in owners[i + 1 :]:
-                for number in one[3] & other[3] if one[0] != other[0] else ():
-                    for kind in ("plain", "transactional"):
-                        both = self._commits(one, number, kind) and self._commits(
-                            other, number, kind
-                        )
-                        require(not both, f"{kind} commits of {one} and {other} are accepted")
+        for one, other in itertools.combinations([*claims, *s.late], 2):
+            for number in one[3] & other[3]:
+                for is_plain in (True, False):
+                    both = self._commits(one, number, is_plain) and self._commits(
+                        other, number, is_plain
+                    )
+                    require(not both, f"of two readers, both commit {number}: {one} and {other}")
 
-    def _commits(self, owner: tuple[str, str | None, int, Numbers], number: int, kind: str) -> bool:
-        member_id, instance, epoch, _ = owner
+    def _commits(self, claim: Claim, number: int, is_plain: bool) -> bool:
+        """Whether this commit would be accepted now, which the group alone decides."""
+        key = *claim[:3], number, is_plain, *self.box.rows("SELECT * FROM groups")
+        if key not in self._answers:
+            self._answers[key] = self._is_accepted(claim, number, is_plain)
+        return self._answers[key]
+
+    def _is_accepted(self, claim: Claim, number: int, is_plain: bool) -> bool:
+        member_id, instance, epoch, _ = claim
         group = ConsumerGroupMetadata("g", epoch, member_id, instance)
         offsets = {TopicPartition("t", number): OffsetAndMetadata(1)}
+        asked: requests.Request[Any] = requests.OffsetCommit(group=group, offsets=offsets)
+        if not is_plain:
+            pid, pid_epoch = self._producer
+            asked = requests.TxnOffsetCommit(
+                transactional_id="x", producer_id=pid, producer_epoch=pid_epoch,
+                group=group, offsets=offsets,
+            )  # fmt: skip
         with self.box.trial():
             try:
-                if kind == "plain":
-                    self.box.db.broker.ask(requests.OffsetCommit(group=group, offsets=offsets))
-                else:
-                    pid, pid_epoch = self._producer
-                    self.box.db.broker.ask(
-                        requests.TxnOffsetCommit(
-                            transactional_id="x", producer_id=pid, producer_epoch=pid_epoch,
-                            group=group, offsets=offsets,
-                        )
-                    )  # fmt: skip
+                self.box.db.broker.ask(asked)
             except errors.ApiError:
                 return False
         return True

@@ -84,19 +84,22 @@ class Wire:
 
 
 class State(NamedTuple):
-    copies: tuple[Processor, ...]
-    faults: int
-    fails: int
-    postpones: int
-    advances: int
-    jumps: int
-    expiries: int
+    clients: tuple[Processor, ...]
+    faults: int = 0
+    fails: int = 0
+    postpones: int = 0
+    advances: int = 0
+    jumps: int = 0
+    expiries: int = 0
+    copies: int = 0
+    copy: Any = None
 
 
 class Process(World):
+    state = State
     config: ClassVar[dict[str, Any]] = {"group_max_session_timeout_ms": _SESSION_MS}
     sample = 6
-    copies = 1
+    processors = 1
     records = 2
     partitions = 1
     size = 1
@@ -104,7 +107,6 @@ class Process(World):
     retries = True
     kinds: tuple[str, ...] = ("lose the request", "lose the answer", "die")
     """The faults that may strike."""
-    faults = fails = postpones = advances = jumps = expiries = 0
 
     def prepare(self) -> None:
         db = self.box.db
@@ -124,9 +126,7 @@ class Process(World):
         self._shared = [self.wire, self, self.box, db, self.box.clock, db._core, self._handle]
 
     def start(self) -> State:
-        limits = ("faults", "fails", "postpones", "advances", "jumps", "expiries")
-        copies = tuple(self._processor() for _ in range(self.copies))
-        return State(copies, **{name: getattr(self, name) for name in limits})
+        return State(tuple(self._processor() for _ in range(self.processors)), **self.limits)
 
     def _processor(self) -> Processor:
         made = self.box.db.processor(
@@ -152,7 +152,7 @@ class Process(World):
 
     def moves(self, s: State) -> Iterable[Move]:
         outcomes = ["ok"] + ["fail"] * bool(s.fails) + ["postpone"] * bool(s.postpones)
-        for i in range(len(s.copies)):
+        for i in range(len(s.clients)):
             for outcome in outcomes:
                 yield ("step", i, outcome, "", -1)
                 for fault in self.kinds if s.faults else ():
@@ -164,15 +164,15 @@ class Process(World):
         if s.jumps:
             yield ("jump", 86_400_000)
             yield ("jump", -3_600_000)
-        mine = _member_ids(s.copies)
+        mine = _member_ids(s.clients)
         for (member,) in self.box.rows("SELECT member_id FROM group_sessions ORDER BY 1"):
             if member not in mine or s.expiries:
                 yield ("end the session", member)
 
     def make(self, s: State, move: Move) -> State | None:
         what = move[0]
-        copies = self._copied(s.copies)
-        s = s._replace(copies=copies)
+        copies = self._copied(s.clients)
+        s = s._replace(clients=copies)
         if what == "advance":
             self.box.advance(move[1])
             return s._replace(advances=s.advances - 1)
@@ -188,7 +188,7 @@ class Process(World):
         try:
             copies[i]._attempt(partial(copies[i]._read_and_process, 0))
         except _Died:
-            s = s._replace(copies=(*copies[:i], self._processor(), *copies[i + 1 :]))
+            s = s._replace(clients=(*copies[:i], self._processor(), *copies[i + 1 :]))
         finally:
             was_met, was_raised = self.wire.left < 0, self._outcome == "ok"
             self._outcome, self.wire.left = "ok", -1
@@ -206,12 +206,14 @@ class Process(World):
 
     # -- states --------------------------------------------------------------------------------------
 
-    def parts(self, s: State) -> Iterable[object]:
+    def tables(self) -> Iterable[object]:
         yield from tables(self.box)
         for query in _MEMBERS:
             yield from self.box.rows(query)
-        yield s[1:]
-        for i, one in enumerate(s.copies):
+
+    def parts(self, s: State) -> Iterable[object]:
+        yield s[1:-1]
+        for i, one in enumerate(s.clients):
             yield i, _plain(one, self.box.clock.time_ms(), set())
 
     def check(self, s: State, before: None) -> None:
@@ -241,7 +243,7 @@ class Process(World):
         super().check_more(s)
         fates(self.box)
         with self.box.trial():
-            copies = self._copied(s.copies)
+            copies = self._copied(s.clients)
             for turn in range(60):
                 for one in copies:
                     one._attempt(partial(one._read_and_process, 0))

@@ -15,100 +15,101 @@ from tests.explore.transactions import Transactions
 from tests.simulation.model import Violation
 
 Scope = tuple[type[World], dict[str, Any]]
-SMALL: Final[dict[str, Scope]] = {
-    "one producer": (
-        Transactions,
-        {"versions": (2,), "losses": 1, "repeats": 1, "timeouts": 1, "aborts": 1},
-    ),
-    "one producer of version 1": (
-        Transactions,
-        {"versions": (1,), "losses": 1, "repeats": 1, "timeouts": 1},
-    ),
-    "two producers of one id": (Transactions, {"losses": 1, "timeouts": 1}),
-    "two versions of one id": (Transactions, {"versions": (1, 2), "crashes": 1}),
-    "offsets": (Transactions, {"versions": (2,), "offsets": True, "aborts": 1, "crashes": 1}),
-    "offsets by version 1": (Transactions, {"versions": (1,), "offsets": True, "repeats": 1}),
-    "two ids": (Transactions, {"one_id": False, "aborts": 1, "timeouts": 1}),
-    "two partitions": (
-        Transactions,
-        {"versions": (2,), "partitions": 2, "losses": 1, "timeouts": 1},
-    ),
-    "last epochs": (
-        Transactions,
-        {"versions": (2,), "last_epoch": 2, "transactions": 3, "losses": 1, "repeats": 1},
-    ),
-    "aborts by version 1": (Transactions, {"versions": (1,), "aborts": 1, "losses": 1}),
-    "ids expire": (Transactions, {"expiries": 1, "timeouts": 1}),
-    "a new life": (Transactions, {"copies": 1}),
-    "half in the copy": (Transactions, {"versions": (2,), "partitions": 2, "copies": 1}),
-    "eager": (Groups, {"members": ("e", "e"), "expiries": 1}),
-    "eager and new": (Groups, {"members": ("e", "n"), "leaves": 1, "lates": 1}),
-    "cooperative and new": (Groups, {"members": ("c", "n"), "expiries": 1}),
-    "static and cooperative": (Groups, {"members": ("C", "c"), "overdues": 1}),
-    "static restarts": (Groups, {"members": ("CC", "c"), "deaths": 1}),
-    "static and new": (Groups, {"members": ("C", "n"), "leaves": 1}),
-    "new protocol": (Groups, {"members": ("NN", "n"), "leaves": 1, "lates": 1}),
-    "to the new protocol": (Groups, {"members": ("cn", "c"), "leaves": 1}),
-    "to the classic protocol": (Groups, {"members": ("nc", "c"), "leaves": 1}),
-    "a processor": (Process, {"size": 3, "faults": 1}),
-    "two processors": (Process, {"copies": 2, "partitions": 2, "size": 3, "expiries": 1}),
-    "tried twice": (Process, {"attempts": 2, "retries": False, "fails": 2}),
-    "retried": (Process, {"records": 1, "fails": 2, "advances": 2}),
-    "postponed": (Process, {"postpones": 2, "advances": 1}),
-    "the clock jumps": (Process, {"records": 1, "fails": 1, "jumps": 1}),
+
+
+def _of(kind: type[World], scopes: dict[str, dict[str, Any]]) -> dict[str, Scope]:
+    return {name: (kind, scope) for name, scope in scopes.items()}
+
+
+# fmt: off
+SMALL: Final = {
+    **_of(Transactions, {
+        "one producer": {"versions": (2,), "losses": 1, "repeats": 1, "timeouts": 1, "aborts": 1},
+        "one producer of version 1": {"versions": (1,), "losses": 1, "repeats": 1, "timeouts": 1},
+        "two producers of one id": {"losses": 1, "timeouts": 1},
+        "two versions of one id": {"versions": (1, 2), "crashes": 1},
+        "offsets": {"versions": (2,), "offsets": True, "aborts": 1, "crashes": 1},
+        "offsets by version 1": {"versions": (1,), "offsets": True, "repeats": 1},
+        "two ids": {"one_id": False, "aborts": 1, "timeouts": 1},
+        "two partitions": {"versions": (2,), "partitions": 2, "losses": 1, "timeouts": 1},
+        "last epochs": {"versions": (2,), "last_epoch": 2, "transactions": 3, "losses": 1, "repeats": 1},
+        "aborts by version 1": {"versions": (1,), "aborts": 1, "losses": 1},
+        "ids expire": {"expiries": 1, "timeouts": 1},
+        "a new life": {"copies": 1},
+        "half in the copy": {"versions": (2,), "partitions": 2, "copies": 1},
+    }),
+    **_of(Groups, {
+        "eager": {"members": ("e", "e"), "expiries": 1},
+        "eager and new": {"members": ("e", "n"), "leaves": 1, "lates": 1},
+        "cooperative and new": {"members": ("c", "n"), "leaves": 1},
+        "static and cooperative": {"members": ("C", "c"), "overdues": 1},
+        "static restarts": {"members": ("CC", "c"), "deaths": 1},
+        "static and new": {"members": ("C", "n"), "leaves": 1},
+        "new protocol": {"members": ("NN", "n"), "leaves": 1, "lates": 1},
+        "to the new protocol": {"members": ("cn", "c"), "leaves": 1},
+        "to the classic protocol": {"members": ("nc", "c"), "leaves": 1},
+        "new joins again": {"members": ("n", "n"), "rejoins": 1},
+        "eager and new join again": {"members": ("e", "n"), "rejoins": 1},
+        "three eager": {"members": ("e", "e", "e"), "lates": 1},
+        "three new": {"members": ("n", "n", "n"), "lates": 1},
+        "cooperative and two new": {"members": ("c", "n", "n")},
+        "eager restored": {"members": ("e", "e"), "copies": 1},
+        "new restored": {"members": ("n", "n"), "copies": 1},
+    }),
+    **_of(Process, {
+        "a processor": {"size": 3, "faults": 1},
+        "two processors": {"processors": 2, "partitions": 2, "size": 3, "expiries": 1},
+        "tried twice": {"attempts": 2, "retries": False, "fails": 2},
+        "retried": {"records": 1, "fails": 2, "advances": 2},
+        "postponed": {"postpones": 2, "advances": 1},
+        "the clock jumps": {"records": 1, "fails": 1, "jumps": 1},
+    }),
 }
-LARGE: Final[dict[str, Scope]] = {
-    "one id, all faults": (
-        Transactions,
-        {"versions": (1, 2), "losses": 1, "timeouts": 1, "crashes": 1},
-    ),
-    "one id, late requests": (Transactions, {"losses": 1, "timeouts": 1, "repeats": 1}),
-    "two ids, late requests": (
-        Transactions,
-        {"versions": (1, 2), "one_id": False, "repeats": 1, "crashes": 1},
-    ),
-    "one id, last epochs": (
-        Transactions,
-        {"last_epoch": 2, "transactions": 2, "losses": 1, "timeouts": 1},
-    ),
-    "one id, offsets": (
-        Transactions,
-        {"versions": (1, 2), "offsets": True, "crashes": 1, "timeouts": 1},
-    ),
-    "one id, two partitions": (
-        Transactions,
-        {"versions": (1, 2), "partitions": 2, "crashes": 1, "timeouts": 1},
-    ),
-    "one id, ids expire": (
-        Transactions,
-        {"versions": (1, 2), "expiries": 1, "losses": 1, "timeouts": 1},
-    ),
-    "two versions, a new life": (Transactions, {"versions": (2, 1), "copies": 1, "timeouts": 1}),
-    "cooperative": (Groups, {"members": ("c", "c"), "losses": 1, "expiries": 1, "lates": 1}),
-    "static restarts, late joins": (Groups, {"members": ("CC", "c"), "deaths": 1, "overdues": 1}),
-    "both change over": (Groups, {"members": ("cn", "cn"), "leaves": 2, "lates": 1}),
-    "both change back": (Groups, {"members": ("nc", "nc"), "leaves": 2, "lates": 1}),
-    "static and late": (Groups, {"members": ("Cn", "c"), "deaths": 1, "lates": 1}),
-    "static changes over": (Groups, {"members": ("CN", "C"), "leaves": 1, "deaths": 1}),
-    "new restarts": (Groups, {"members": ("nn", "n"), "deaths": 1, "lates": 1, "overdues": 1}),
-    "mixed, late requests": (
-        Groups,
-        {"members": ("c", "n"), "deaths": 1, "losses": 1, "lates": 1},
-    ),
-    "two processors, all faults": (
-        Process,
-        {"copies": 2, "partitions": 2, "faults": 1, "fails": 1, "expiries": 1},
-    ),
-    "postponed, all faults": (
-        Process,
-        {"postpones": 1, "fails": 1, "faults": 1, "advances": 1},
-    ),
-    "postponed under faults": (
-        Process,
-        {"records": 1, "postpones": 1, "faults": 1, "advances": 1, "kinds": ("die",)},
-    ),
-    "the clock jumps twice": (Process, {"records": 1, "fails": 1, "postpones": 1, "jumps": 2}),
+LARGE: Final = {
+    **_of(Transactions, {
+        "one id, all faults": {"versions": (1, 2), "losses": 1, "timeouts": 1, "crashes": 1},
+        "one id, late requests": {"losses": 1, "timeouts": 1, "repeats": 1},
+        "two ids, late requests": {"versions": (1, 2), "one_id": False, "repeats": 1, "crashes": 1},
+        "one id, last epochs": {"last_epoch": 2, "transactions": 2, "losses": 1, "timeouts": 1},
+        "one id, offsets": {"versions": (1, 2), "offsets": True, "crashes": 1, "timeouts": 1},
+        "one id, two partitions": {"versions": (1, 2), "partitions": 2, "crashes": 1, "timeouts": 1},
+        "one id, ids expire": {"versions": (1, 2), "expiries": 1, "losses": 1, "timeouts": 1},
+        "two versions, a new life": {"versions": (2, 1), "copies": 1, "timeouts": 1},
+    }),
+    **_of(Groups, {
+        "cooperative": {"members": ("c", "c"), "losses": 1, "expiries": 1, "lates": 1},
+        "static restarts, late joins": {"members": ("CC", "c"), "deaths": 1, "overdues": 1},
+        "both change over": {"members": ("cn", "cn"), "leaves": 2, "lates": 1},
+        "both change back": {"members": ("nc", "nc"), "leaves": 2, "lates": 1},
+        "static and late": {"members": ("Cn", "c"), "deaths": 1, "lates": 1},
+        "static changes over": {"members": ("CN", "C"), "leaves": 1, "deaths": 1},
+        "new restarts": {"members": ("nn", "n"), "deaths": 1, "lates": 1, "overdues": 1},
+        "mixed, late requests": {"members": ("c", "n"), "deaths": 1, "losses": 1, "lates": 1},
+        "three eager, expiries": {"members": ("e", "e", "e"), "lates": 1, "expiries": 1},
+        "three cooperative, late": {"members": ("c", "c", "c"), "lates": 1},
+        "three new, all faults": {
+            "members": ("n", "n", "n"), "losses": 1, "lates": 1, "rejoins": 1, "leaves": 1,
+        },
+        "two eager and new": {"members": ("e", "e", "n"), "lates": 1, "leaves": 1},
+        "two cooperative and new": {"members": ("c", "c", "n"), "lates": 1, "leaves": 1},
+        "eager waits for two": {"members": ("e", "n", "n"), "partitions": 6, "lates": 1},
+        "one of three changes over": {"members": ("en", "e", "e"), "leaves": 1},
+        "eager, lost members": {"members": ("ee", "e"), "copies": 1, "leaves": 1},
+        "eager and new, restored": {"members": ("e", "n"), "copies": 1, "lates": 1},
+        "three new, restored": {"members": ("n", "n", "n"), "copies": 1, "lates": 1},
+    }),
+    **_of(Process, {
+        "two processors, all faults": {
+            "processors": 2, "partitions": 2, "faults": 1, "fails": 1, "expiries": 1,
+        },
+        "postponed, all faults": {"postpones": 1, "fails": 1, "faults": 1, "advances": 1},
+        "postponed under faults": {
+            "records": 1, "postpones": 1, "faults": 1, "advances": 1, "kinds": ("die",),
+        },
+        "the clock jumps twice": {"records": 1, "fails": 1, "postpones": 1, "jumps": 2},
+    }),
 }
+# fmt: on
 _SCENARIO: Final = '''
 [name_me]
 scope = "{scope}"

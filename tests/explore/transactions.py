@@ -17,7 +17,7 @@ from eosdb.model import requests
 from eosdb.model.requests import Request
 from eosdb.model.values import ConsumerGroupMetadata, OffsetAndMetadata
 from tests.explore.box import Box
-from tests.explore.core import Move, World
+from tests.explore.core import Move, World, places, with_client
 from tests.simulation.model import require
 
 TOPIC: Final = "t"
@@ -94,10 +94,10 @@ class State(NamedTuple):
     expiries: int = 0
     copies: int = 0
     copy: Any = None
-    """The rows of the copy, and those that the future depends on."""
 
 
 class Transactions(World):
+    state = State
     config: ClassVar[dict[str, Any]] = {"transaction_unit_partitions": 0}
     versions: tuple[int, ...] = (2, 2)
     one_id = True
@@ -106,23 +106,18 @@ class Transactions(World):
     attempts = 2
     offsets = False
     last_epoch = 0
-    repeats = losses = timeouts = crashes = aborts = expiries = copies = 0
 
     def prepare(self) -> None:
         self.box.db.admin.create_topic(TOPIC, self.partitions)
-        if self.copies:
-            self.box.unguard()
         self.names = "ab"[: len(self.versions)]
-        if len({*self.versions}) == 1 and len(self.versions) == 2:
-            self.symmetries = ({}, {"a": "b", "b": "a"})
+        self.symmetries = places(self.versions)
         if self.last_epoch:
             for module in (decisions, state):
                 self.box.patch(module, "LAST_CLIENT_EPOCH", self.last_epoch)
 
     def start(self) -> State:
         clients = tuple(Client("~" + n, sequences=(0,) * self.partitions) for n in self.names)
-        limits = ("repeats", "losses", "timeouts", "crashes", "aborts", "expiries", "copies")
-        return State(clients, **{name: getattr(self, name) for name in limits})
+        return State(clients, **self.limits)
 
     # -- a client ------------------------------------------------------------------------------------
 
@@ -232,10 +227,6 @@ class Transactions(World):
             yield ("crash",)
         if s.expiries:
             yield ("expire",)
-        if s.copies:
-            yield ("copy",)
-        if s.copy is not None:
-            yield ("restore",)
 
     def make(self, s: State, move: Move) -> State | None:
         what, box = move[0], self.box
@@ -248,20 +239,20 @@ class Transactions(World):
             asked = self._asks(c)
             assert asked is not None
             if what == "abort":
-                return self._with(s, c._replace(step="abort"))._replace(aborts=s.aborts - 1)
+                return with_client(s, c._replace(step="abort"))._replace(aborts=s.aborts - 1)
             kept = s._replace(sent=s.sent | {asked}) if s.repeats else s
             if what == "give up":  # The request may arrive later.
-                return self._with(kept, c._replace(step="abort"))._replace(losses=s.losses - 1)
+                return with_client(kept, c._replace(step="abort"))._replace(losses=s.losses - 1)
             request = self._request(asked)
             if what == "crash between":
                 if not box.crash_between(request):
                     return None
                 box.crash()
-                return self._with(kept, c._replace(is_sent=True))._replace(crashes=s.crashes - 1)
+                return with_client(kept, c._replace(is_sent=True))._replace(crashes=s.crashes - 1)
             answer = box.ask(request)
             if what == "lose the answer":
-                return self._with(kept, c._replace(is_sent=True))._replace(losses=s.losses - 1)
-            return self._with(kept, self._answered(c, answer))
+                return with_client(kept, c._replace(is_sent=True))._replace(losses=s.losses - 1)
+            return with_client(kept, self._answered(c, answer))
         if what == "time-out":
             if not box.rows("SELECT 1 FROM transactional_ids WHERE state = 'Ongoing'"):
                 return None
@@ -270,28 +261,23 @@ class Transactions(World):
         if what == "expire":
             box.advance(_EXPIRY_MS)
             return s._replace(expiries=s.expiries - 1)
-        if what == "crash":
-            box.crash()
-            return s._replace(crashes=s.crashes - 1)
-        if what == "copy":
-            return s._replace(copies=s.copies - 1, copy=(box.copy(), [*tables(box)]))
-        box.restore(s.copy[0])
-        found = fates(box)
-        for c in s.clients:  # What was acknowledged later is lost.
-            still = tuple(n for n in c.committed if "C" in found[_value(c.name, n, 0)])
-            s = self._with(s, c._replace(committed=still))
-        return s._replace(copy=None)
+        box.crash()
+        return s._replace(crashes=s.crashes - 1)
 
-    def _with(self, s: State, c: Client) -> State:
-        return s._replace(clients=tuple(c if each.name == c.name else each for each in s.clients))
+    def restored(self, state: State) -> State:
+        found = fates(self.box)
+        for c in state.clients:  # What was acknowledged later is lost.
+            still = tuple(n for n in c.committed if "C" in found[_value(c.name, n, 0)])
+            state = with_client(state, c._replace(committed=still))
+        return state
 
     # -- states --------------------------------------------------------------------------------------
 
+    def tables(self) -> Iterable[object]:
+        return tables(self.box)
+
     def parts(self, s: State) -> Iterable[object]:
-        yield from tables(self.box)
         yield s[2:-1]
-        for row in s.copy[1] if s.copy else ():
-            yield "copied", row
         for asked in s.sent:
             yield "sent", _named(asked)
         for c in s.clients:
@@ -314,8 +300,9 @@ class Transactions(World):
             )
         pairs = [c.pair for c in s.clients if c.pair is not None and c.step != "dead"]
         require(len({*pairs}) == len(pairs), f"two producers have the same epoch: {pairs}")
+        first = self.start()
         is_alone = len(s.clients) == 1 and (s.repeats, s.timeouts, s.expiries, now["lives"]) == (
-            self.repeats, self.timeouts, self.expiries, 0
+            first.repeats, first.timeouts, first.expiries, 0
         )  # fmt: skip
         require(not is_alone or s.clients[0].step != "dead", "a producer is fenced by nobody")
         outcomes = fates(self.box)
