@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 from eosdb import TopicPartition, errors
 from eosdb.broker import membership
 from eosdb.client.consumer.assignors import ASSIGNORS, MemberSubscription
+from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.groups.consumer_decisions import ConsumerGroup
 from eosdb.model import requests
 from eosdb.model.protocol.consumer_protocol import (
     Subscription,
@@ -356,6 +358,10 @@ class Groups(World):
             for c in s.clients
             if c.owned and c.step != "gone"
         ]
+        group = group_rows.load(self.box.connection, "g")
+        if isinstance(group, ConsumerGroup):
+            held = sorted(p for claim in claims if group.member(claim[0]) for p in claim[3])
+            require(len({*held}) == len(held), f"two members own a partition: {claims}")
         for one, other in itertools.combinations([*claims, *s.late], 2):
             for number in one[3] & other[3]:
                 for is_plain in (True, False):

@@ -41,7 +41,7 @@ SMALL: Final = {
     **_of(Groups, {
         "eager": {"members": ("e", "e"), "expiries": 1},
         "eager and new": {"members": ("e", "n"), "leaves": 1, "lates": 1},
-        "cooperative and new": {"members": ("c", "n"), "leaves": 1},
+        "cooperative and new": {"members": ("c", "n"), "expiries": 1},
         "static and cooperative": {"members": ("C", "c"), "overdues": 1},
         "static restarts": {"members": ("CC", "c"), "deaths": 1},
         "static and new": {"members": ("C", "n"), "leaves": 1},
