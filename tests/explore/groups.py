@@ -24,6 +24,7 @@ from eosdb.model.protocol.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
+from eosdb.model.requests import Request
 from eosdb.model.values import ConsumerGroupMetadata, OffsetAndMetadata
 from tests.explore.core import Move, World, places, with_client
 from tests.simulation.model import require
@@ -120,92 +121,68 @@ class Groups(World):
     def _instance(self, c: Client) -> str | None:
         return f"i{c.name}" if self._kinds(c)[c.life].isupper() else None
 
-    def _ask(self, c: Client) -> tuple[Any, Client]:
-        """The next request's answer, and the client after it."""
-        if self._is(c, "n"):
-            return self._beat(c)
-        return getattr(self, f"_{c.step}")(c)  # type: ignore[no-any-return]
-
-    def _beat(self, c: Client) -> tuple[Any, Client]:
-        joins = c.step == "join"
-        if joins and not c.member_id:
+    def _ask(self, c: Client) -> Client:
+        """The client after its next request."""
+        step = "beat" if self._is(c, "n") else c.step
+        if step == "beat" and not c.member_id:
             c = c._replace(member_id=membership._new_id("", *self.box.rows(_NEWEST)[0]) + c.name)
-        answer = self.box.ask(
-            requests.ConsumerGroupHeartbeat(
-                "g", member_id=c.member_id, member_epoch=0 if joins else c.epoch,
-                group_instance_id=self._instance(c), rebalance_timeout_ms=_REBALANCE_MS,
+        answer = self.box.ask(self._request(c, step))
+        if isinstance(answer, errors.RebalanceInProgressError):
+            if self._is(c, "e") and c.owned:
+                return c._replace(told=NONE, step="stable", others=None)  # It revokes all first.
+            return c._replace(step="join", others=None)
+        if isinstance(answer, errors.EosdbError):
+            return self._refused(c, answer)
+        return self._answered(c, step, answer)
+
+    def _request(self, c: Client, step: str) -> Request[Any]:
+        instance, kind = self._instance(c), self._kinds(c)[c.life].lower()
+        if step == "beat":
+            return requests.ConsumerGroupHeartbeat(
+                "g", member_id=c.member_id, member_epoch=0 if c.step == "join" else c.epoch,
+                group_instance_id=instance, rebalance_timeout_ms=_REBALANCE_MS,
                 subscribed_topic_names=["t"],
                 topic_partitions={self._topic_id: sorted(c.owned)} if c.owned else {},
-            )
-        )  # fmt: skip
-        if isinstance(answer, errors.EosdbError):
-            return answer, self._refused(c, answer)
-        told = c.told
-        if answer.assignment is not None:
-            told = frozenset(p for topic in answer.assignment for p in topic.partitions)
-        return answer, c._replace(
-            step="stable",
-            epoch=answer.member_epoch,
-            commits=answer.member_epoch,
-            told=told,
-            owned=c.owned | told,
-        )
-
-    def _join(self, c: Client) -> tuple[Any, Client]:
-        protocol = _PROTOCOLS[self._kinds(c)[c.life].lower()]
-        owned = _tps(c.owned) if self._is(c, "c") else ()
-        data = Subscription(("t",), owned, c.epoch if c.owned else -1).encode()
-        answer = self.box.ask(
-            requests.JoinGroup(
-                "g", member_id=c.member_id, client_id=c.name, group_instance_id=self._instance(c),
+            )  # fmt: skip
+        if step == "join":
+            owned = [TopicPartition("t", p) for p in sorted(c.owned)] if kind == "c" else []
+            data = Subscription(("t",), tuple(owned), c.epoch if c.owned else -1).encode()
+            return requests.JoinGroup(
+                "g", member_id=c.member_id, client_id=c.name, group_instance_id=instance,
                 session_timeout_ms=_SESSION_MS, rebalance_timeout_ms=_REBALANCE_MS,
-                protocols=[(protocol, data)],
-            )
-        )  # fmt: skip
-        if isinstance(answer, errors.EosdbError):
-            return answer, self._refused(c, answer)
-        c = c._replace(member_id=answer.member_id)
-        if not answer.is_complete:
-            return answer, c
-        others = None if answer.skip_assignment else answer.members or None
-        return answer, c._replace(step="sync", epoch=answer.generation_id, others=others)
-
-    def _sync(self, c: Client) -> tuple[Any, Client]:
-        given: dict[str, bytes] = {}
-        if c.others:
-            told = [
-                MemberSubscription(
-                    m.member_id, m.group_instance_id, decode_subscription(m.metadata)
-                )
-                for m in c.others
-            ]
-            assignor = ASSIGNORS[_PROTOCOLS[self._kinds(c)[c.life].lower()]]
-            found = assignor.assign(told, {"t": self.partitions})
-            given = {name: encode_assignment(tps) for name, tps in found.items()}
-        answer = self.box.ask(
-            requests.SyncGroup(
-                "g", c.epoch, c.member_id, group_instance_id=self._instance(c), assignments=given
-            )
-        )
-        if isinstance(answer, errors.RebalanceInProgressError):
-            return answer, self._rejoining(c)
-        if isinstance(answer, errors.EosdbError):
-            return answer, self._refused(c, answer)
-        if not answer.is_complete:
-            return answer, c
-        told_now = frozenset(tp.partition for tp in decode_assignment(answer.assignment))
-        owned = told_now | (c.owned if self._is(c, "c") else NONE)
-        return answer, c._replace(
-            step="stable", commits=c.epoch, owned=owned, told=told_now, others=None
+                protocols=[(_PROTOCOLS[kind], data)],
+            )  # fmt: skip
+        if step == "stable":
+            return requests.Heartbeat("g", c.epoch, c.member_id, group_instance_id=instance)
+        told = [
+            MemberSubscription(m.member_id, m.group_instance_id, decode_subscription(m.metadata))
+            for m in c.others or ()
+        ]
+        found = ASSIGNORS[_PROTOCOLS[kind]].assign(told, {"t": self.partitions}) if told else {}
+        given = {name: encode_assignment(tps) for name, tps in found.items()}
+        return requests.SyncGroup(
+            "g", c.epoch, c.member_id, group_instance_id=instance, assignments=given
         )
 
-    def _stable(self, c: Client) -> tuple[Any, Client]:
-        answer = self.box.ask(
-            requests.Heartbeat("g", c.epoch, c.member_id, group_instance_id=self._instance(c))
-        )
-        if isinstance(answer, errors.RebalanceInProgressError):
-            return answer, self._rejoining(c)
-        return answer, c if answer is None else self._refused(c, answer)
+    def _answered(self, c: Client, step: str, answer: Any) -> Client:
+        told = c.told
+        if step == "beat":
+            if answer.assignment is not None:
+                told = frozenset(p for topic in answer.assignment for p in topic.partitions)
+            epoch = answer.member_epoch
+            return c._replace(
+                step="stable", epoch=epoch, commits=epoch, told=told, owned=c.owned | told
+            )
+        if step == "join":
+            c = c._replace(member_id=answer.member_id)
+        if step == "stable" or not answer.is_complete:
+            return c
+        if step == "join":
+            others = None if answer.skip_assignment else answer.members or None
+            return c._replace(step="sync", epoch=answer.generation_id, others=others)
+        told = frozenset(tp.partition for tp in decode_assignment(answer.assignment))
+        owned = told | (c.owned if self._is(c, "c") else NONE)
+        return c._replace(step="stable", commits=c.epoch, owned=owned, told=told, others=None)
 
     def _leave(self, c: Client) -> None:
         instance = self._instance(c)
@@ -218,11 +195,6 @@ class Groups(World):
             )
         elif instance is None:
             self.box.ask(requests.LeaveGroup("g", c.member_id))
-
-    def _rejoining(self, c: Client) -> Client:
-        if self._is(c, "e") and c.owned:
-            return c._replace(told=NONE, step="stable", others=None)  # It revokes all first.
-        return c._replace(step="join", others=None)
 
     def _refused(self, c: Client, error: errors.EosdbError) -> Client:
         if isinstance(error, _WAIT):
@@ -291,13 +263,13 @@ class Groups(World):
             return s._replace(expiries=s.expiries - is_known)
         c = s.clients[move[1]]
         if what == "ask":
-            return with_client(s, self._ask(c)[1])
+            return with_client(s, self._ask(c))
         if what == "ask late":
-            after = self._ask(c)[1]
+            after = self._ask(c)
             is_lost = not c.owned <= after.owned
             return self._late(s, c, after)._replace(lates=s.lates - 1) if is_lost else None
         if what == "lose the answer":
-            _, after = self._ask(c)
+            after = self._ask(c)
             # A client of the new protocol has chosen its id.
             c = c._replace(member_id=after.member_id) if self._is(c, "n") and not c.member_id else c
             return with_client(s, c)._replace(losses=s.losses - 1)
@@ -381,7 +353,7 @@ class Groups(World):
         member_id, instance, epoch, _ = claim
         group = ConsumerGroupMetadata("g", epoch, member_id, instance)
         offsets = {TopicPartition("t", number): OffsetAndMetadata(1)}
-        asked: requests.Request[Any] = requests.OffsetCommit(group=group, offsets=offsets)
+        asked: Request[Any] = requests.OffsetCommit(group=group, offsets=offsets)
         if not is_plain:
             pid, pid_epoch = self._producer
             asked = requests.TxnOffsetCommit(
@@ -394,7 +366,3 @@ class Groups(World):
             except errors.ApiError:
                 return False
         return True
-
-
-def _tps(numbers: Numbers) -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition("t", p) for p in sorted(numbers))

@@ -62,6 +62,7 @@ SMALL: Final = {
         "tried twice": {"attempts": 2, "retries": False, "fails": 2},
         "retried": {"records": 1, "fails": 2, "advances": 2},
         "postponed": {"postpones": 2, "advances": 1},
+        "a processor restored": {"copies": 1},
         "the clock jumps": {"records": 1, "fails": 1, "jumps": 1},
     }),
 }
@@ -106,18 +107,12 @@ LARGE: Final = {
         "postponed under faults": {
             "records": 1, "postpones": 1, "faults": 1, "advances": 1, "kinds": ("die",),
         },
+        "two processors restored": {"processors": 2, "partitions": 2, "copies": 1},
+        "retried and restored": {"records": 1, "copies": 1, "fails": 1, "advances": 1, "faults": 1},
         "the clock jumps twice": {"records": 1, "fails": 1, "postpones": 1, "jumps": 2},
     }),
 }
 # fmt: on
-_SCENARIO: Final = '''
-[name_me]
-scope = "{scope}"
-moves = """
-{moves}
-"""'''
-
-
 def made(name: str) -> World:
     kind, scope = (SMALL | LARGE)[name]
     return kind(**scope)
@@ -155,6 +150,7 @@ def story(name: str, moves: Sequence[Move]) -> str:
         f"world = {kind.__name__}({given})",
         "box, state = world.box, world.start()",
         *replayed(name, moves)[1],
+        "\n# As a scenario (tests/explore/scenarios.toml):\n\n[name_me]",
+        f'scope = "{name}"\nmoves = """{moves}"""',
     ]
-    told = _SCENARIO.format(scope=name, moves="\n".join(map(repr, moves)))
-    return "\n".join([*program, "", "# As a scenario (tests/explore/scenarios.toml):", told])
+    return "\n".join(program)

@@ -31,7 +31,7 @@ def test_no_promise_is_broken_in_any_state(name: str) -> None:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_named_history(name: str) -> None:
     """Each once broke an invariant, or breaks it with a planted bug."""
-    moves = [literal_eval(line) for line in SCENARIOS[name]["moves"].split("\n") if line]
+    moves = literal_eval(SCENARIOS[name]["moves"])
     assert scopes.replayed(SCENARIOS[name]["scope"], moves)[0] is None
 
 
