@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from ast import literal_eval
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from eosdb.model import requests
 from tests.explore import scopes
 from tests.explore.__main__ import main
-from tests.explore.core import Move, World, explore
+from tests.explore.core import Move, Result, World, explore
 from tests.simulation.model import require
 
 SCENARIOS: Final = tomllib.loads(Path(__file__).with_name("scenarios.toml").read_text())
@@ -68,39 +68,34 @@ class Counting(World):
         return len(state) == self.goal
 
 
-@pytest.fixture(name="counting")
-def _counting() -> Iterator[Any]:
-    made: list[World] = []
-
-    def make(**scope: Any) -> World:
-        made.append(Counting(**scope))
-        return made[-1]
-
-    yield make
-    for world in made:
+def counted(most: int = 99, **scope: int) -> Result:
+    world = Counting(**scope)
+    try:
+        return explore(world, most=most)
+    finally:
         world.box.close()
 
 
-def test_states_that_differ_by_the_names_of_equal_clients_are_one(counting: Any) -> None:
-    found = explore(counting())
+def test_states_that_differ_by_the_names_of_equal_clients_are_one() -> None:
+    found = counted()
     assert (found.states, found.transitions, found.depth) == (8, 8, 3)
     assert found.is_complete
     assert found.violation is None
 
 
-def test_a_violation_has_a_shortest_history(counting: Any) -> None:
-    found = explore(counting(forbidden=2))
+def test_a_violation_has_a_shortest_history() -> None:
+    found = counted(forbidden=2)
     assert (found.violation, len(found.path)) == ("so many are forbidden", 2)
     assert not found.is_complete
 
 
-def test_a_state_from_which_nobody_can_finish_is_a_violation(counting: Any) -> None:
-    found = explore(counting(goal=1))
+def test_a_state_from_which_nobody_can_finish_is_a_violation() -> None:
+    found = counted(goal=1)
     assert (found.violation, len(found.path)) == ("from here nobody can finish", 2)
 
 
-def test_a_search_that_is_cut_says_so(counting: Any) -> None:
-    assert not explore(counting(), most=3).is_complete
+def test_a_search_that_is_cut_says_so() -> None:
+    assert not counted(most=3).is_complete
 
 
 def test_a_violation_is_told_as_a_program_and_as_a_scenario(monkeypatch: Any) -> None:

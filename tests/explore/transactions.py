@@ -121,11 +121,11 @@ class Transactions(World):
 
     # -- a client ------------------------------------------------------------------------------------
 
-    def _id(self, name: str) -> str:
-        return "id" if self.one_id else f"id{name}"
+    def _version(self, name: str) -> int:
+        return self.versions[self.names.index(name[1])]
 
     def _steps(self, name: str) -> list[str]:
-        classic = self.versions[self.names.index(name[1])] == 1
+        classic = self._version(name) == 1
         steps = (["join"] * classic + ["offsets"]) * self.offsets
         for p in range(self.partitions):
             steps += [f"add{p}"] * classic + [f"produce{p}"]
@@ -135,16 +135,13 @@ class Transactions(World):
         """What the client asks next, as a value."""
         if c.step in ("done", "dead"):
             return None
-        number = self._number(c) if c.step.startswith("produce") else 0
+        number = c.sequences[int(c.step[-1])] if c.step.startswith("produce") else 0
         return c.name, c.step, c.pair, number, c.transaction
-
-    def _number(self, c: Client) -> int:
-        return c.sequences[int(c.step[-1])]
 
     def _request(self, asked: tuple[Any, ...]) -> Request[Any]:
         name, step, pair, number, transaction = asked
         p, e = pair or (-1, -1)
-        id_, version = self._id(name), self.versions[self.names.index(name[1])]
+        id_, version = "id" if self.one_id else f"id{name}", self._version(name)
         if step == "init":
             return requests.InitProducerId(id_, _TIMEOUT_MS, p, e)
         if step in ("commit", "abort"):
@@ -180,7 +177,7 @@ class Transactions(World):
             require(isinstance(answer, errors.ApiError), f"{type(answer).__name__}: {answer}")
             return c._replace(step="dead" if ends or isinstance(answer, _FATAL) else "abort")
         begun = (0,) * self.partitions
-        is_new = self.versions[self.names.index(c.name[1])] == 2
+        is_new = self._version(c.name) == 2
         if c.step == "init":
             return c._replace(step=steps[0], pair=tuple(answer), sequences=begun)
         if not ends:
