@@ -292,7 +292,12 @@ class Groups(World):
         return with_client(s, self._next_life(c))._replace(leaves=s.leaves - 1)
 
     def _late(self, s: State, c: Client, after: Client) -> State:
-        """The state after it; a commit of what the client had may be on the way."""
+        """The state after it; a commit of what the client had may be on the way, unless the client reads it
+        again. As in Kafka it may then stay in its epoch, so it must first abort what it has begun."""
+        group = group_rows.load(self.box.connection, "g")
+        in_its_epoch = isinstance(group, ConsumerGroup) and group.group_epoch == c.commits
+        if in_its_epoch and after.step == "join" and after.life == c.life and not self._is(c, "c"):
+            return with_client(s, after)
         claim = c.member_id, self._instance(c), c.commits, c.owned - after.owned
         return with_client(s, after)._replace(late=s.late | {claim} if claim[3] else s.late)
 

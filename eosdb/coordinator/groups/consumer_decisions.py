@@ -160,7 +160,9 @@ def heartbeat(
         changed = _with_target(changed, topics, numbers)
         member = known_member(changed, member.member_id)
     taken = _owned_by_others(changed, known_member(changed, member.member_id))
-    reconciled = _reconciled(member, changed.assignment_epoch, beat.owned, taken, now_ms)
+    reconciled = _reconciled(
+        member, changed.assignment_epoch, beat.owned, taken, now_ms, joins=beat.joins
+    )
     return changed.with_members([reconciled])
 
 
@@ -392,6 +394,8 @@ def _reconciled(
     owned: Partitions | None,
     taken: Partitions,
     now_ms: int,
+    *,
+    joins: bool,
 ) -> Member:
     """The member's next step to its target: it first gives up partitions outside of the target, then gets
     free ones. `owned` is the member's report (None: unchanged); `taken` partitions are not free."""
@@ -412,8 +416,8 @@ def _reconciled(
             revoke_by_ms=now_ms + member.rebalance_timeout_ms,
         )
     unreleased = (member.target - kept) & taken
-    if owned is not None and member.protocols:
-        kept &= owned  # An eager classic member has given up all, and reads from the group's offsets again.
+    if joins:
+        kept &= owned or NOTHING  # It reads what it does not name again, from the group's offsets.
     return _moved(
         member,
         assignment_epoch,
