@@ -27,6 +27,8 @@ from eosdb.testing.scheduler import NodeCrashed
 
 _LONGEST_SCHEDULE: Final = 4_000
 """After this number of turns the faults end, and the program runs once more to finish its work."""
+_LONGEST_PEACE: Final = 100_000
+"""A program that takes more turns without faults does not return."""
 _TOLD: Final = 60
 
 
@@ -135,7 +137,12 @@ class _Schedule:
         for _ in range(3):
             self._give_birth()
             actor = arena.scheduler.actors[0]
+            last = arena.scheduler.steps + _LONGEST_PEACE
             while not actor.finished:
+                if arena.scheduler.steps > last:
+                    raise NotExactlyOnceError(
+                        "the program must return when nothing is left to read"
+                    )
                 arena.scheduler.step()
             error = actor.error
             if error is None:

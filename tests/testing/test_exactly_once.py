@@ -109,6 +109,19 @@ def test_a_bug_of_the_program_is_raised_as_it_is() -> None:
         check_exactly_once(buggy, {"orders": ORDERS}, {"bills": BILLS}, schedules=1)
 
 
+def test_a_program_that_never_returns_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eosdb.testing.exactly_once._LONGEST_PEACE", 500)
+
+    def endless(app: Instance) -> None:
+        consumer = app.consumer("billing")
+        consumer.assign([SOURCE])
+        while True:
+            consumer.poll()
+
+    with pytest.raises(NotExactlyOnceError, match="must return when nothing is left to read"):
+        check_exactly_once(endless, {"orders": ORDERS}, {"bills": BILLS}, schedules=1)
+
+
 def test_everything_that_is_promised_is_there() -> None:
     import eosdb.testing
 
