@@ -275,8 +275,8 @@ def check_version_of(path: str, file: Found | None, because: str) -> None:
         error = errors.SchemaTooNewError(_too_new(path, version, file.needs))
     elif version < SCHEMA_VERSION:
         error = errors.SchemaOutOfDateError(
-            f"{path} has schema {version}, this eosdb writes {SCHEMA_VERSION}, and {because} prevents the "
-            "upgrade; run `eosdb backup`, and then `eosdb migrate` or open it with migrate=True"
+            f"{path} has schema {version}, this eosdb writes {SCHEMA_VERSION}; neither {because} nor a "
+            "command that only reads upgrades it. Run `eosdb backup`, then `eosdb migrate` or migrate=True"
         )
     else:
         return

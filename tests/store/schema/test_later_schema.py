@@ -122,7 +122,8 @@ def test_an_old_file_is_not_upgraded_unasked(old: Old, options: str) -> None:
     status, (said,), errors = old.upgrade(options)
     assert (status, errors) == (0, "")
     assert said.startswith("SchemaOutOfDateError: ")
-    assert f"schema {SCHEMA_VERSION}, this eosdb writes {LATER}" in said
+    assert f"schema {SCHEMA_VERSION}, this eosdb writes {LATER}; neither" in said
+    assert "nor a command that only reads upgrades it. Run `eosdb backup`" in said
     assert old.path.read_bytes() == content
 
 
