@@ -117,8 +117,9 @@ class World(ABC):
         texts = [repr(part) for part in parts]
         if getattr(state, "copy", None) is not None:
             texts += [f"copied {part!r}" for part in state.copy[1]]
-        names = {name: str(i) for i, name in enumerate(sorted({*_ID.findall("".join(texts))}))}
-        named = [_ID.sub(lambda m: names[m[0]], text) for text in texts] if names else texts
+        whole = "\n".join(texts)
+        names = {name: str(i) for i, name in enumerate(sorted({*_ID.findall(whole)}))}
+        named = _ID.sub(lambda m: names[m[0]], whole).split("\n")
         found = min("\n".join(sorted(_renamed(named, letters))) for letters in self.symmetries)
         return blake2b(found.encode(), digest_size=12).digest()
 

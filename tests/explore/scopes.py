@@ -52,9 +52,7 @@ SMALL: Final = {
         "eager and new join again": {"members": ("e", "n"), "rejoins": 1},
         "three eager": {"members": ("e", "e", "e"), "lates": 1},
         "three new": {"members": ("n", "n", "n"), "lates": 1},
-        "cooperative and two new": {"members": ("c", "n", "n")},
         "eager restored": {"members": ("e", "e"), "copies": 1},
-        "new restored": {"members": ("n", "n"), "copies": 1},
     }),
     **_of(Process, {
         "a processor": {"size": 3, "faults": 1},
@@ -62,7 +60,6 @@ SMALL: Final = {
         "tried twice": {"attempts": 2, "retries": False, "fails": 2},
         "retried": {"records": 1, "fails": 2, "advances": 2},
         "postponed": {"postpones": 2, "advances": 1},
-        "a processor restored": {"copies": 1},
         "the clock jumps": {"records": 1, "fails": 1, "jumps": 1},
     }),
 }
@@ -96,11 +93,13 @@ LARGE: Final = {
         "static eager restarts": {"members": ("EE", "e"), "deaths": 1, "lates": 1},
         "static eager changes over": {"members": ("En", "e"), "deaths": 1, "lates": 1},
         "static and two new": {"members": ("C", "n", "n"), "lates": 1, "leaves": 1},
+        "cooperative and two new": {"members": ("c", "n", "n")},
         "one of three new restarts": {"members": ("Nn", "n", "n"), "lates": 1, "rejoins": 1},
         "eager waits for two": {"members": ("e", "n", "n"), "partitions": 6, "lates": 1},
         "one of three changes over": {"members": ("en", "e", "e"), "leaves": 1},
         "eager, lost members": {"members": ("ee", "e"), "copies": 1, "leaves": 1},
         "eager and new, restored": {"members": ("e", "n"), "copies": 1, "lates": 1},
+        "new restored": {"members": ("n", "n"), "copies": 1},
         "three new, restored": {"members": ("n", "n", "n"), "copies": 1, "lates": 1},
     }),
     **_of(Process, {
@@ -111,6 +110,7 @@ LARGE: Final = {
         "postponed under faults": {
             "records": 1, "postpones": 1, "faults": 1, "advances": 1, "kinds": ("die",),
         },
+        "a processor restored": {"records": 1, "copies": 1},
         "two processors restored": {"processors": 2, "partitions": 2, "copies": 1},
         "retried and restored": {"records": 1, "copies": 1, "fails": 1, "faults": 1},
         "postponed and restored": {"records": 1, "copies": 1, "postpones": 1, "advances": 1},
