@@ -398,9 +398,12 @@ def _reconciled(
     joins: bool,
 ) -> Member:
     """The member's next step to its target: it first gives up partitions outside of the target, then gets
-    free ones. `owned` is the member's report (None: unchanged); `taken` partitions are not free."""
+    free ones. `owned` is the member's report (None: unchanged); `taken` partitions are not free. What a
+    member that joins does not name, it reads again from the group's offsets, as if it were new to it."""
+    named = owned or NOTHING if joins else member.owned
     if member.state is MemberState.STABLE and member.member_epoch == assignment_epoch:
-        return member
+        anew = member.keeping(named, member.member_epoch, member.owned - named)
+        return member._replace(shares=anew) if joins else member
     is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS
     if is_revoking and (owned is None or owned & member.pending_revocation):
         return member
@@ -416,8 +419,7 @@ def _reconciled(
             revoke_by_ms=now_ms + member.rebalance_timeout_ms,
         )
     unreleased = (member.target - kept) & taken
-    if joins:
-        kept &= owned or NOTHING  # It reads what it does not name again, from the group's offsets.
+    kept &= named
     return _moved(
         member,
         assignment_epoch,
