@@ -126,6 +126,9 @@ UNREAD: Final = (
     "end; fetch all of its rows, or close its cursor, before you publish or end the transaction"
 )
 
+_SPILL_PAGES: Final = 16_384
+"""A block's changed pages stay in memory up to this number (64 MB), and enter the WAL with its COMMIT. In
+the WAL earlier, they would destroy another program's commit before `keep_write_lock` could tell."""
 _ENDS_ITSELF: Final = (
     "the block of db.begin() ends its transaction itself: leave it to commit, leave it with an "
     "exception to undo everything"
@@ -147,6 +150,7 @@ class HeldUnit:
             connection = connect(path, 0, factory=SharedConnection)
             assert isinstance(connection, SharedConnection)
             keep_roll_back(connection)
+            connection.execute(f"PRAGMA cache_spill={_SPILL_PAGES}")
             self._authorize_users: Final = guard.authorizer(connection)
         self._raw: Final = connection
         self._note = note

@@ -212,3 +212,30 @@ def test_two_commits_do_not_destroy_each_other_when_the_file_is_read_in_a_block(
         assert values(db) == expected
         assert db.query("SELECT item FROM stock").all() == theirs
         assert db.verify().ok
+
+
+MANY = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=0.1)
+connection.execute("PRAGMA wal_autocheckpoint=0")
+with connection:
+    connection.executemany("INSERT INTO stock VALUES (?)", [("theirs" * 200,)] * 6_000)
+"""
+
+
+def test_a_block_larger_than_sqlites_cache_destroys_no_commit_either(db_path: Path) -> None:
+    """What a block writes into the WAL before its COMMIT would stand where the other commit is."""
+    mine = "INSERT INTO stock SELECT hex(zeroblob(600)) FROM json_each(?)"
+    rows = f"[{','.join('0' * 3_000)}]"
+    with sqlite3.connect(db_path) as owner:
+        owner.execute("CREATE TABLE stock (item TEXT)")
+    owner.close()
+    with eosdb.connect(db_path, adopt="wal") as db:
+        with pytest.raises(eosdb.DatabaseLockedError) as caught, db.begin() as tx:
+            tx.connection.exec_driver_sql(mine, (rows,))
+            Path(f"{db_path}-shm").read_bytes()
+            assert ended([sys.executable, "-c", MANY, str(db_path)]).returncode == 0
+            tx.connection.exec_driver_sql(mine, (rows,))
+        assert caught.value.outcome == "not written"
+        assert db.query("SELECT count(*), min(item) > 't' FROM stock").all() == [(6_000, 1)]
+        assert db.verify().ok
