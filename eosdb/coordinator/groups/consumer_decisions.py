@@ -400,10 +400,13 @@ def _reconciled(
     """The member's next step to its target: it first gives up partitions outside of the target, then gets
     free ones. `owned` is the member's report (None: unchanged); `taken` partitions are not free. What a
     member that joins does not name, it reads again from the group's offsets, as if it were new to it."""
+    is_settled = member.state is MemberState.STABLE and member.member_epoch == assignment_epoch
+    if is_settled and not joins:
+        return member
     named = owned or NOTHING if joins else member.owned
-    if member.state is MemberState.STABLE and member.member_epoch == assignment_epoch:
+    if is_settled:
         anew = member.keeping(named, member.member_epoch, member.owned - named)
-        return member._replace(shares=anew) if joins else member
+        return member._replace(shares=anew)
     is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS
     if is_revoking and (owned is None or owned & member.pending_revocation):
         return member
